@@ -103,3 +103,250 @@ class EnvironmentProblem(HeadwaterError):
 
 class QueryError(HeadwaterError):
     code = "QUERY"
+
+
+# Definitions: what the user wrote.
+
+
+class UnknownChoice(DefinitionError):
+    """A word that is none of the words allowed there."""
+
+    code = "UNKNOWN_CHOICE"
+
+    def __init__(
+        self, what: str, found: str, choices: Iterable[str], *, where: Location | None = None
+    ) -> None:
+        choices = list(choices)
+        close = nearest(found, choices)
+        super().__init__(
+            f"{what} {found!r} is not known",
+            where=where,
+            expected=f"one of: {listed(choices)}",
+            remedy=f"did you mean {close!r}?" if close else None,
+        )
+
+
+class InvalidDuration(DefinitionError):
+    code = "INVALID_DURATION"
+
+    def __init__(self, what: str, found: object, *, where: Location | None = None) -> None:
+        super().__init__(
+            f"{what} {found!r} is not a duration",
+            where=where,
+            expected='a number and a unit, such as "10 minutes" or "500 ms"',
+        )
+
+
+class InvalidLimit(DefinitionError):
+    code = "INVALID_LIMIT"
+
+    def __init__(self, found: str, *, where: Location | None = None) -> None:
+        super().__init__(
+            f"max_per_batch {found!r} is not an amount",
+            where=where,
+            expected='a number of rows, files or bytes, such as 100000, "50 files" or "64 MB"',
+        )
+
+
+class InvalidName(DefinitionError):
+    code = "INVALID_NAME"
+
+    def __init__(self, kind: str, name: str, *, where: Location | None = None) -> None:
+        super().__init__(
+            f"{name!r} cannot name a {kind}",
+            where=where,
+            expected="letters, digits and single underscores, beginning with a letter; "
+            "a double underscore is kept for tables that Headwater makes",
+        )
+
+
+class DuplicateName(DefinitionError):
+    code = "DUPLICATE_NAME"
+
+    def __init__(self, name: str, first: Location, *, where: Location | None = None) -> None:
+        super().__init__(
+            f"{name!r} is declared twice",
+            where=where,
+            found=f"the first declaration is at {first}",
+            remedy="rename one of them",
+        )
+
+
+class UnknownInput(DefinitionError):
+    code = "UNKNOWN_INPUT"
+
+    def __init__(
+        self, reader: str, missing: str, names: Iterable[str], *, where: Location | None = None
+    ) -> None:
+        names = list(names)
+        close = nearest(missing, names)
+        super().__init__(
+            f"{reader} reads {missing!r}, which is not declared",
+            where=where,
+            expected=f"one of: {listed(names)}",
+            remedy=f"did you mean {close!r}?"
+            if close
+            else f'declare it, or say reads={{"{missing}": NAME}}',
+            data="nothing was read or written",
+        )
+
+
+class CyclicReads(DefinitionError):
+    code = "CYCLE"
+
+    def __init__(self, cycle: list[str], *, where: Location | None = None) -> None:
+        super().__init__(
+            "tables or views read each other in a circle",
+            where=where,
+            found=" -> ".join(cycle),
+            remedy="take one of these reads out",
+        )
+
+
+class SharedSink(DefinitionError):
+    code = "SHARED_SINK"
+
+    def __init__(
+        self, first: str, second: str, sink: str, *, where: Location | None = None
+    ) -> None:
+        super().__init__(
+            f"tables {first!r} and {second!r} write to the same place",
+            where=where,
+            found=sink,
+            remedy="give each table a sink of its own, or union the two in one table",
+            data="nothing was read or written",
+        )
+
+
+class SchemaMissing(DefinitionError):
+    code = "SCHEMA_MISSING"
+
+    def __init__(self, name: str, system: str, *, where: Location | None = None) -> None:
+        super().__init__(
+            f"source {name!r} reads {system} without a schema",
+            where=where,
+            expected="the columns and types of its records",
+            remedy=f'add schema="column type, …" to {name!r}',
+        )
+
+
+class InvalidSchema(DefinitionError):
+    code = "INVALID_SCHEMA"
+
+    def __init__(
+        self, name: str, found: str, reason: str, *, where: Location | None = None
+    ) -> None:
+        super().__init__(
+            f"the schema of {name!r} cannot be read: {reason}",
+            where=where,
+            found=found,
+            expected='columns and types, such as "device string, at timestamp, celsius double"',
+        )
+
+
+class EventTimeMissing(DefinitionError):
+    code = "EVENT_TIME_MISSING"
+
+    def __init__(self, name: str, problem: str, *, where: Location | None = None) -> None:
+        super().__init__(
+            f"source {name!r}: {problem}",
+            where=where,
+            remedy='name a timestamp column of the schema: event_time="at", watermark="10 minutes"',
+        )
+
+
+class NotADataFrame(DefinitionError):
+    code = "NOT_A_DATAFRAME"
+
+    def __init__(self, kind: str, name: str, found: str, *, where: Location | None = None) -> None:
+        super().__init__(
+            f"the function of {kind} {name!r} did not return a DataFrame",
+            where=where,
+            found=f"it returned {found}",
+            remedy="end the function with `return <DataFrame>`",
+            data="nothing was read or written",
+        )
+
+
+class FunctionFailed(DefinitionError):
+    """The user's function raised while its DataFrame was built; the cause is the user's own."""
+
+    code = "FUNCTION_FAILED"
+
+    def __init__(
+        self, kind: str, name: str, cause: BaseException, *, where: Location | None = None
+    ) -> None:
+        super().__init__(
+            f"the function of {kind} {name!r} raised {type(cause).__name__}",
+            where=where,
+            found=str(cause).split("\n\nJVM stacktrace", 1)[0].strip() or repr(cause),
+            data="nothing was read or written",
+        )
+
+
+class UnknownOption(DefinitionError):
+    code = "UNKNOWN_OPTION"
+
+    def __init__(
+        self, what: str, found: str, options: Iterable[str], *, where: Location | None = None
+    ) -> None:
+        options = list(options)
+        close = nearest(found, options)
+        super().__init__(
+            f"{what} has no option {found!r}",
+            where=where,
+            expected=f"one of: {listed(options)}",
+            remedy=f"did you mean {close!r}?" if close else None,
+        )
+
+
+class NoPipeline(UsageError):
+    code = "NO_PIPELINE"
+
+    def __init__(self, app: str) -> None:
+        super().__init__(
+            f"{app} holds no pipeline",
+            expected="one module-level `Pipeline` object, or a folder of .sql files",
+            remedy='add `app = Pipeline("app")`, or name the object: module:object',
+            next_command="headwater new myapp",
+        )
+
+
+class SeveralPipelines(UsageError):
+    code = "SEVERAL_PIPELINES"
+
+    def __init__(self, app: str, names: Iterable[str]) -> None:
+        names = list(names)
+        super().__init__(
+            f"{app} holds several pipelines",
+            found=listed(names),
+            remedy="name one of them, or join them with `include`",
+            next_command=f"headwater run {app}:{sorted(names)[0]}",
+        )
+
+
+class AppNotFound(UsageError):
+    code = "APP_NOT_FOUND"
+
+    def __init__(self, app: str, candidates: Iterable[str] = ()) -> None:
+        close = nearest(app, candidates)
+        super().__init__(
+            f"there is no application {app!r}",
+            expected="a Python file, module:object, or a folder of .sql files",
+            remedy=f"did you mean {close!r}?" if close else None,
+            next_command="headwater new myapp",
+        )
+
+
+class AppImportFailed(UsageError):
+    """The user's file raised while it was imported; the cause is the user's own."""
+
+    code = "APP_IMPORT_FAILED"
+
+    def __init__(self, app: str, cause: BaseException, *, where: Location | None = None) -> None:
+        super().__init__(
+            f"{app} could not be imported: {type(cause).__name__}",
+            where=where,
+            found=str(cause) or repr(cause),
+            data="nothing was read or written",
+        )

@@ -1,0 +1,279 @@
+"""What a user declared, as frozen values. Python and SQL produce the same ones.
+
+A definition holds no resource and starts nothing. `location` and `body` are left out of
+comparisons: two definitions are equal when they ask for the same thing.
+"""
+
+from __future__ import annotations
+
+import enum
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from headwater.errors import InvalidDuration, InvalidLimit, Location, UnknownChoice
+
+if TYPE_CHECKING:
+    from headwater.connectors.interface import Connector
+
+
+class OutputMode(enum.Enum):
+    """What a table writes per batch: new rows, changed rows, or the whole result."""
+
+    APPEND = "append"
+    UPDATE = "update"
+    COMPLETE = "complete"
+
+
+class Guarantee(enum.Enum):
+    EXACTLY_ONCE = "exactly_once"
+    AT_LEAST_ONCE = "at_least_once"
+
+
+class OnReject(enum.Enum):
+    """What happens to a record that cannot be parsed: kept aside, or the query fails."""
+
+    CAPTURE = "capture"
+    FAIL = "fail"
+
+
+class TriggerKind(enum.Enum):
+    DEFAULT = "default"
+    PROCESSING_TIME = "processing time"
+    ONCE = "once"
+    AVAILABLE_NOW = "available now"
+    CONTINUOUS = "continuous"
+    REAL_TIME = "real time"
+
+
+_DURATION = re.compile(
+    r"^\s*(\d+)\s*(milliseconds?|ms|seconds?|s|minutes?|min|m|hours?|h|days?|d|weeks?|w)\s*$", re.I
+)
+_DURATION_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
+
+
+def duration_ms(text: str, *, what: str = "duration", where: Location | None = None) -> int:
+    """Milliseconds of a duration such as "10 minutes".
+
+    >>> duration_ms("10 minutes")
+    600000
+    """
+    match = _DURATION.match(text) if isinstance(text, str) else None
+    if match is None:
+        raise InvalidDuration(what, text, where=where)
+    unit = match.group(2).lower()
+    short = "ms" if unit in ("ms",) or unit.startswith("milli") else unit[0]
+    return int(match.group(1)) * _DURATION_MS[short]
+
+
+@dataclass(frozen=True, slots=True)
+class Trigger:
+    """When a table's query runs a batch.
+
+    >>> Trigger.parse("1 second") == Trigger.processing_time("1 second")
+    True
+    """
+
+    kind: TriggerKind
+    interval: str | None = None
+
+    @staticmethod
+    def default() -> Trigger:
+        return Trigger(TriggerKind.DEFAULT)
+
+    @staticmethod
+    def processing_time(interval: str) -> Trigger:
+        return Trigger(TriggerKind.PROCESSING_TIME, _checked(interval))
+
+    @staticmethod
+    def once() -> Trigger:
+        return Trigger(TriggerKind.ONCE)
+
+    @staticmethod
+    def available_now() -> Trigger:
+        return Trigger(TriggerKind.AVAILABLE_NOW)
+
+    @staticmethod
+    def continuous(checkpoint_interval: str) -> Trigger:
+        return Trigger(TriggerKind.CONTINUOUS, _checked(checkpoint_interval))
+
+    @staticmethod
+    def real_time(batch_duration: str) -> Trigger:
+        return Trigger(TriggerKind.REAL_TIME, _checked(batch_duration))
+
+    @staticmethod
+    def parse(text: str | Trigger, *, where: Location | None = None) -> Trigger:
+        """`"default"`, `"once"`, `"available now"`, `"1 second"`, `"continuous 1 second"`,
+        `"real time 5 seconds"`."""
+        if isinstance(text, Trigger):
+            return text
+        words = text.strip().lower().replace("_", " ")
+        if words in ("default", "once", "available now"):
+            return Trigger(TriggerKind(words))
+        for kind in (TriggerKind.CONTINUOUS, TriggerKind.REAL_TIME, TriggerKind.PROCESSING_TIME):
+            if words.startswith(kind.value + " "):
+                return Trigger(kind, _checked(words[len(kind.value) + 1 :], where))
+        return Trigger(TriggerKind.PROCESSING_TIME, _checked(words, where))
+
+    @property
+    def is_bounded(self) -> bool:
+        """Whether the query ends by itself."""
+        return self.kind in (TriggerKind.ONCE, TriggerKind.AVAILABLE_NOW)
+
+    def __str__(self) -> str:
+        return f"{self.kind.value} {self.interval}" if self.interval else self.kind.value
+
+
+def _checked(interval: str, where: Location | None = None) -> str:
+    if duration_ms(interval, what="trigger", where=where) <= 0:
+        raise InvalidDuration("trigger", interval, where=where)
+    return interval.strip()
+
+
+class LimitUnit(enum.Enum):
+    ROWS = "rows"
+    FILES = "files"
+    BYTES = "bytes"
+
+
+_LIMIT = re.compile(r"^\s*(\d[\d_,]*)\s*(rows?|files?|bytes?|b|kb|mb|gb)?\s*$", re.I)
+_BYTES = {"b": 1, "byte": 1, "bytes": 1, "kb": 1024, "mb": 1024**2, "gb": 1024**3}
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """How much one batch reads at most: rows, files or bytes.
+
+    >>> Limit.parse("64 MB")
+    Limit(amount=67108864, unit=<LimitUnit.BYTES: 'bytes'>)
+    """
+
+    amount: int
+    unit: LimitUnit
+
+    @staticmethod
+    def parse(text: int | str | Limit, *, where: Location | None = None) -> Limit:
+        if isinstance(text, Limit):
+            return text
+        match = _LIMIT.match(str(text))
+        amount = int(match.group(1).replace("_", "").replace(",", "")) if match else 0
+        if match is None or amount <= 0:
+            raise InvalidLimit(str(text), where=where)
+        unit = (match.group(2) or "rows").lower()
+        if unit in _BYTES:
+            return Limit(amount * _BYTES[unit], LimitUnit.BYTES)
+        return Limit(amount, LimitUnit.FILES if unit.startswith("file") else LimitUnit.ROWS)
+
+    def __str__(self) -> str:
+        return f"{self.amount} {self.unit.value}"
+
+
+@dataclass(frozen=True, slots=True)
+class PythonBody:
+    """A function from DataFrames to a DataFrame; `parameters` are its names in order."""
+
+    function: Callable[..., Any]
+    parameters: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SqlBody:
+    """A SELECT statement; it reads every declared name that stands in it as a table."""
+
+    text: str
+
+
+Body = PythonBody | SqlBody
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """An unbounded input table."""
+
+    name: str
+    connector: Connector
+    schema: str | None = None
+    event_time: str | None = None
+    watermark: str | None = None
+    max_per_batch: Limit | None = None
+    on_reject: OnReject = OnReject.CAPTURE
+    location: Location = field(default=Location("<unknown>", 0), compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Lookup:
+    """A static input table."""
+
+    name: str
+    connector: Connector
+    schema: str | None = None
+    location: Location = field(default=Location("<unknown>", 0), compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """A named DataFrame function, inlined where it is used and never stored."""
+
+    name: str
+    body: Body = field(compare=False)
+    reads: Mapping[str, str] = field(default_factory=dict)
+    location: Location = field(default=Location("<unknown>", 0), compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A result table: one streaming query.
+
+    `into`, `mode`, `guarantee` are None where the user left the choice to the plan.
+    """
+
+    name: str
+    body: Body = field(compare=False)
+    reads: Mapping[str, str] = field(default_factory=dict)
+    into: Connector | None = None
+    key: tuple[str, ...] = ()
+    mode: OutputMode | None = None
+    trigger: Trigger = Trigger(TriggerKind.DEFAULT)
+    guarantee: Guarantee | None = None
+    location: Location = field(default=Location("<unknown>", 0), compare=False)
+
+
+Definition = Source | Lookup | View | Table
+
+
+def kind_of(definition: Definition) -> str:
+    return type(definition).__name__.lower()
+
+
+@dataclass(frozen=True, slots=True)
+class Definitions:
+    """All declarations of one pipeline, in the order in which they were written."""
+
+    pipeline: str
+    by_name: Mapping[str, Definition]
+
+    def of(self, kind: type[Any]) -> dict[str, Any]:
+        return {name: d for name, d in self.by_name.items() if isinstance(d, kind)}
+
+    @property
+    def tables(self) -> dict[str, Table]:
+        return self.of(Table)
+
+    @property
+    def sources(self) -> dict[str, Source]:
+        return self.of(Source)
+
+
+E = TypeVar("E", bound=enum.Enum)
+
+
+def chosen(kind: type[E], text: str | E, *, what: str, where: Location | None = None) -> E:
+    """The member of `kind` that a user's string names."""
+    if isinstance(text, kind):
+        return text
+    try:
+        return kind(str(text).strip().lower().replace("-", "_"))
+    except ValueError:
+        names = [str(member.value) for member in kind]
+        raise UnknownChoice(what, str(text), names, where=where) from None
