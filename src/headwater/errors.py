@@ -350,3 +350,61 @@ class AppImportFailed(UsageError):
             found=str(cause) or repr(cause),
             data="nothing was read or written",
         )
+
+
+# Connectors: what a system can do and where it is.
+
+
+class NotReadable(DefinitionError):
+    code = "NOT_READABLE"
+
+    def __init__(self, system: str, way: str, *, where: Location | None = None) -> None:
+        super().__init__(f"{system} cannot be read as {way}", where=where)
+
+
+class NotWritable(DefinitionError):
+    code = "NOT_WRITABLE"
+
+    def __init__(self, system: str, *, where: Location | None = None) -> None:
+        super().__init__(
+            f"{system} cannot be written to",
+            where=where,
+            remedy="choose a sink with into=…, or leave it out for a managed Delta table",
+        )
+
+
+class NotReplaceable(UsageError):
+    code = "NOT_REPLACEABLE"
+
+    def __init__(self, system: str, table: str) -> None:
+        super().__init__(
+            f"table {table!r}: a batch run replaces a table's content, which {system} cannot do",
+            remedy="write the batch elsewhere, or run the table as a stream that stops by itself",
+            data="nothing was written",
+            next_command="headwater run --available-now",
+        )
+
+
+class ConnectionMissing(SettingsError):
+    code = "CONNECTION_MISSING"
+
+    def __init__(self, name: str, option: str | None = None, origin: str | None = None) -> None:
+        missing = f"connection {name!r}" + (f" has no {option!r}" if option else " is not known")
+        super().__init__(
+            missing,
+            found=f"from {origin}" if origin else "no service of that name runs here",
+            remedy=f"set it in headwater.toml under [profile.local.connections.{name}]",
+            next_command=f"headwater services up {name}"
+            if name in ("kafka", "postgres")
+            else None,
+        )
+
+
+class SecretMissing(SettingsError):
+    code = "SECRET_MISSING"
+
+    def __init__(self, connection: str, option: str, reference: str) -> None:
+        super().__init__(
+            f"connection {connection!r}: {option} refers to {reference}, which is not there",
+            remedy="set the environment variable, or write the file, and start again",
+        )

@@ -1,0 +1,211 @@
+"""What every connector says about its system, and what the runtime asks of it.
+
+A connector is a frozen value that a user wrote (`kafka("signals")`). It owns no resource: the
+runtime calls its methods with a request that carries everything decided elsewhere. Methods that
+build a DataFrame or a writer are called once per start of a query and must not run a Spark job;
+`check` is called once before that and may talk to the system.
+"""
+
+from __future__ import annotations
+
+import os
+from abc import ABC
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar
+
+from headwater.definitions import Limit, OutputMode, TriggerKind
+from headwater.errors import (
+    ConnectionMissing,
+    NotReadable,
+    NotReplaceable,
+    NotWritable,
+    SecretMissing,
+)
+from headwater.local.jars import JarSet
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming import DataStreamWriter
+
+REJECTED = "__rejected"
+"""Boolean column that a parsing connector adds: the record did not parse."""
+
+ALL_MODES = frozenset(OutputMode)
+MICRO_BATCH = frozenset(
+    {
+        TriggerKind.DEFAULT,
+        TriggerKind.PROCESSING_TIME,
+        TriggerKind.ONCE,
+        TriggerKind.AVAILABLE_NOW,
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Connection:
+    """A named address with its options, and where it came from.
+
+    Values may be references to secrets, `env:NAME` or `file:PATH`; they are read at the moment
+    of use and never stored.
+    """
+
+    name: str
+    options: Mapping[str, str]
+    origin: str
+
+    def get(self, option: str) -> str | None:
+        value = self.options.get(option)
+        return None if value is None else _revealed(value, self.name, option)
+
+    def require(self, option: str) -> str:
+        value = self.get(option)
+        if value is None:
+            raise ConnectionMissing(self.name, option, self.origin)
+        return value
+
+
+def _revealed(value: str, connection: str, option: str) -> str:
+    if value.startswith("env:"):
+        found = os.environ.get(value[4:])
+        if found is None:
+            raise SecretMissing(connection, option, value)
+        return found
+    if value.startswith("file:"):
+        path = Path(value[5:])
+        if not path.is_file():
+            raise SecretMissing(connection, option, value)
+        return path.read_text().strip()
+    return value
+
+
+@dataclass(frozen=True, slots=True)
+class ReadRequest:
+    """How one input is read. `base` is the folder that relative paths start from."""
+
+    name: str
+    schema: str | None
+    connection: Connection | None
+    base: Path
+    managed: str | None = None
+    """Where a managed table of this name is stored; only Delta uses it."""
+    max_per_batch: Limit | None = None
+    event_time: str | None = None
+    trigger: TriggerKind = TriggerKind.DEFAULT
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetRange:
+    """Part of a stream's input, as its checkpoint recorded it: after `start` (None: from the
+    beginning) up to `end`, both as the source's own JSON; `log` is the source's folder in the
+    checkpoint (`checkpoint/sources/0`)."""
+
+    start: str | None
+    end: str
+    log: str
+
+
+@dataclass(frozen=True, slots=True)
+class WriteRequest:
+    """How one table is written."""
+
+    table: str
+    mode: OutputMode
+    key: tuple[str, ...]
+    connection: Connection | None
+    base: Path
+    managed: str
+    """Where a managed table of this name is stored; only Delta uses it."""
+    trigger: TriggerKind = TriggerKind.DEFAULT
+    is_async_progress: bool = False
+
+
+class Connector(ABC):
+    """One external system, reading and writing sides together."""
+
+    system: ClassVar[str]
+    """Its name, which is also the name of its default connection."""
+    jars: ClassVar[frozenset[JarSet]] = frozenset()
+    needs_connection: ClassVar[bool] = False
+    reads_streams: ClassVar[bool] = False
+    reads_batches: ClassVar[bool] = False
+    writes: ClassVar[bool] = False
+    needs_schema: ClassVar[bool] = False
+    """Whether a source over this connector must declare a schema."""
+    parses: ClassVar[bool] = False
+    """Whether records are parsed by the schema, so that some may be rejected."""
+    is_replayable: ClassVar[bool] = False
+    """Whether a batch can be read again after a crash with the same rows."""
+    read_triggers: ClassVar[frozenset[TriggerKind]] = MICRO_BATCH
+    write_triggers: ClassVar[frozenset[TriggerKind]] = MICRO_BATCH
+
+    connection: str | None
+
+    # Reading
+
+    def read_stream(self, spark: SparkSession, request: ReadRequest) -> DataFrame:
+        """An unbounded DataFrame of the schema's columns, with `REJECTED` where it parses."""
+        raise NotReadable(self.system, "stream")
+
+    def read_batch(self, spark: SparkSession, request: ReadRequest) -> DataFrame:
+        """The same shape over everything that is there now."""
+        raise NotReadable(self.system, "batch")
+
+    def read_rejected(
+        self, spark: SparkSession, request: ReadRequest, part: OffsetRange | None
+    ) -> DataFrame:
+        """Rejected records of a part of the input (None: of all of it), with the columns
+        `reason string, raw binary` and the record's origin."""
+        raise NotReadable(self.system, "rejected records")
+
+    def check_readable(self, request: ReadRequest) -> None:
+        """Raises where a read would fail: broker out of reach, topic or folder missing."""
+
+    def default_limit(self) -> Limit | None:
+        """How much one batch reads where the source does not say."""
+        return None
+
+    # Writing
+
+    def modes(self, *, has_key: bool) -> frozenset[OutputMode]:
+        """The output modes in which this sink can be written."""
+        return frozenset()
+
+    def idempotence(self, mode: OutputMode, *, has_key: bool) -> tuple[bool, str]:
+        """Whether a batch written twice leaves the same content, and the reason in words."""
+        return False, f"{self.system} cannot recognise a batch that it was given before"
+
+    def write_stream(self, frame: DataFrame, request: WriteRequest) -> DataStreamWriter:
+        """A writer with format and options set; the runtime adds mode, trigger, checkpoint."""
+        raise NotWritable(self.system)
+
+    def write_batch(self, frame: DataFrame, request: WriteRequest) -> None:
+        """Replaces the table's content with `frame`."""
+        raise NotReplaceable(self.system, request.table)
+
+    def prepare(self, spark: SparkSession, schema: str, request: WriteRequest) -> None:
+        """Called before the first batch: creates what readers expect to find (an empty table)."""
+
+    def check_writable(self, request: WriteRequest) -> None:
+        """Raises where a write would fail."""
+
+    def place(self, base: Path, connection: Connection | None) -> str | None:
+        """Where rows are stored, for the plan and to find two writers of one place; None where
+        nothing is shared (console, memory, a function, a managed table)."""
+        return None
+
+    # Words
+
+    def describe(self) -> str:
+        """A few words for the plan: `kafka topic signals`."""
+        return self.system
+
+
+def located(path: str, base: Path) -> str:
+    """`path` as Spark wants it: a URI is kept, a relative path starts from `base`."""
+    return path if "://" in path else str((base / path).resolve())
+
+
+def jars_of(connectors: Iterable[Connector]) -> frozenset[JarSet]:
+    return frozenset(jar for connector in connectors for jar in connector.jars)
