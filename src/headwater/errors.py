@@ -448,7 +448,7 @@ class JarCorrupt(EnvironmentProblem):
 
     def __init__(self, *, jar: str, found_sha256: str, expected_sha256: str) -> None:
         super().__init__(
-            f"the jar {jar} that was fetched is not the one this version of Headwater was built with",
+            f"the fetched jar {jar} is not the one that this version of Headwater pins",
             found=f"sha256 {found_sha256}",
             expected=f"sha256 {expected_sha256}",
             remedy="repeat the command; if it stays, the repository or a proxy serves another file",
