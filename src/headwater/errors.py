@@ -507,3 +507,86 @@ class PortTaken(EnvironmentProblem):
             remedy="choose another port, or leave --port out: a free one is found and remembered",
             next_command=f"headwater services up {service}",
         )
+
+
+# Settings
+
+
+class UnknownSetting(SettingsError):
+    code = "UNKNOWN_SETTING"
+
+    def __init__(self, key: str, keys: Iterable[str], *, where: Location | None = None) -> None:
+        keys = list(keys)
+        close = nearest(key.rsplit(".", 1)[-1], keys)
+        super().__init__(
+            f"there is no setting {key!r}",
+            where=where,
+            expected=f"one of: {listed(keys)}",
+            remedy=f"did you mean {close!r}?" if close else None,
+        )
+
+
+class InvalidSetting(SettingsError):
+    code = "INVALID_SETTING"
+
+    def __init__(self, key: str, found: object, expected: str, origin: str) -> None:
+        super().__init__(f"setting {key!r} from {origin}", found=repr(found), expected=expected)
+
+
+class SettingsUnreadable(SettingsError):
+    code = "SETTINGS_UNREADABLE"
+
+    def __init__(self, path: str, problem: str) -> None:
+        super().__init__(f"{path} is not valid TOML", found=problem)
+
+
+class UnknownProfile(SettingsError):
+    code = "UNKNOWN_PROFILE"
+
+    def __init__(self, found: str, profiles: Iterable[str]) -> None:
+        profiles = set(profiles)
+        close = nearest(found, profiles)
+        super().__init__(
+            f"there is no profile {found!r}",
+            expected=f"one of: {listed(profiles)}",
+            remedy=f"did you mean {close!r}?"
+            if close
+            else f"add [profile.{found}] to headwater.toml",
+        )
+
+
+class LiteralSecret(SettingsError):
+    """The found value is left out on purpose: errors are printed and logged."""
+
+    code = "LITERAL_SECRET"
+
+    def __init__(self, key: str) -> None:
+        super().__init__(
+            f"{key} holds a secret in plain text",
+            expected="a reference: env:NAME or file:PATH",
+            remedy=f'{key.rsplit(".", 1)[-1]} = "env:NAME", and set NAME in the environment',
+        )
+
+
+# Graph
+
+
+class NoTables(DefinitionError):
+    code = "NO_TABLES"
+
+    def __init__(self, pipeline: str) -> None:
+        super().__init__(
+            f"pipeline {pipeline!r} declares no table, so there is nothing to run",
+            remedy="decorate a function with @pipeline.table, or add a CREATE STREAMING TABLE",
+        )
+
+
+class KeyEmpty(DefinitionError):
+    code = "KEY_EMPTY"
+
+    def __init__(self, table: str, *, where: Location | None = None) -> None:
+        super().__init__(
+            f"the key of table {table!r} holds an empty column name",
+            where=where,
+            expected='column names, such as key=["device", "minute"]',
+        )

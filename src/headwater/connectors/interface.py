@@ -8,22 +8,16 @@ build a DataFrame or a writer are called once per start of a query and must not 
 
 from __future__ import annotations
 
-import os
 from abc import ABC
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 from headwater.definitions import Limit, OutputMode, TriggerKind
-from headwater.errors import (
-    ConnectionMissing,
-    NotReadable,
-    NotReplaceable,
-    NotWritable,
-    SecretMissing,
-)
+from headwater.errors import NotReadable, NotReplaceable, NotWritable
 from headwater.local.jars import JarSet
+from headwater.settings import Connection
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -41,43 +35,6 @@ MICRO_BATCH = frozenset(
         TriggerKind.AVAILABLE_NOW,
     }
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Connection:
-    """A named address with its options, and where it came from.
-
-    Values may be references to secrets, `env:NAME` or `file:PATH`; they are read at the moment
-    of use and never stored.
-    """
-
-    name: str
-    options: Mapping[str, str]
-    origin: str
-
-    def get(self, option: str) -> str | None:
-        value = self.options.get(option)
-        return None if value is None else _revealed(value, self.name, option)
-
-    def require(self, option: str) -> str:
-        value = self.get(option)
-        if value is None:
-            raise ConnectionMissing(self.name, option, self.origin)
-        return value
-
-
-def _revealed(value: str, connection: str, option: str) -> str:
-    if value.startswith("env:"):
-        found = os.environ.get(value[4:])
-        if found is None:
-            raise SecretMissing(connection, option, value)
-        return found
-    if value.startswith("file:"):
-        path = Path(value[5:])
-        if not path.is_file():
-            raise SecretMissing(connection, option, value)
-        return path.read_text().strip()
-    return value
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,7 +147,7 @@ class Connector(ABC):
     def check_writable(self, request: WriteRequest) -> None:
         """Raises where a write would fail."""
 
-    def place(self, base: Path, connection: Connection | None) -> str | None:
+    def place(self, base: Path, connection: str) -> str | None:
         """Where rows are stored, for the plan and to find two writers of one place; None where
         nothing is shared (console, memory, a function, a managed table)."""
         return None

@@ -1,0 +1,91 @@
+"""What must hold for every pipeline before anything is built: one function per law."""
+
+from __future__ import annotations
+
+from headwater import schemas
+from headwater.definitions import Lookup, Source, Table
+from headwater.errors import (
+    EventTimeMissing,
+    KeyEmpty,
+    NoTables,
+    NotReadable,
+    NotWritable,
+    SchemaMissing,
+    SharedSink,
+)
+from headwater.graph.resolve import Graph
+from headwater.settings import Settings
+
+
+def check(graph: Graph, settings: Settings) -> None:
+    """Raises the first law that is broken."""
+    there_is_a_table(graph)
+    for definition in graph.definitions.by_name.values():
+        if isinstance(definition, Source):
+            a_source_reads_a_stream(definition)
+            a_parsed_source_has_a_schema(definition)
+            event_time_is_a_column(definition)
+        if isinstance(definition, Lookup):
+            a_lookup_reads_a_batch(definition)
+    for table in graph.tables.values():
+        a_sink_can_be_written(table)
+        a_key_names_columns(table)
+    no_two_writers(graph, settings)
+
+
+def there_is_a_table(graph: Graph) -> None:
+    if not graph.tables:
+        raise NoTables(graph.definitions.pipeline)
+
+
+def a_source_reads_a_stream(source: Source) -> None:
+    if not source.connector.reads_streams:
+        raise NotReadable(source.connector.system, "a stream", where=source.location)
+
+
+def a_lookup_reads_a_batch(lookup: Lookup) -> None:
+    if not lookup.connector.reads_batches:
+        raise NotReadable(lookup.connector.system, "a lookup", where=lookup.location)
+
+
+def a_parsed_source_has_a_schema(source: Source) -> None:
+    if source.connector.needs_schema and source.schema is None:
+        raise SchemaMissing(source.name, source.connector.system, where=source.location)
+
+
+def event_time_is_a_column(source: Source) -> None:
+    if source.event_time is None or source.schema is None:
+        return
+    columns = schemas.columns(source.schema)
+    kinds = {column.name: column.type for column in columns}
+    if source.event_time not in kinds:
+        problem = f"event_time {source.event_time!r} is not among its columns {list(kinds)}"
+        raise EventTimeMissing(source.name, problem, where=source.location)
+    if kinds[source.event_time] not in ("timestamp", "timestamp_ntz", "timestamp_ltz"):
+        problem = f"event_time {source.event_time!r} is a {kinds[source.event_time]}"
+        raise EventTimeMissing(source.name, problem, where=source.location)
+
+
+def a_sink_can_be_written(table: Table) -> None:
+    if table.into is not None and not table.into.writes:
+        raise NotWritable(table.into.system, where=table.location)
+
+
+def a_key_names_columns(table: Table) -> None:
+    if any(not column.strip() for column in table.key):
+        raise KeyEmpty(table.name, where=table.location)
+
+
+def no_two_writers(graph: Graph, settings: Settings) -> None:
+    """Two queries into one place would overwrite or double each other's rows."""
+    writers: dict[str, str] = {}
+    for table in graph.tables.values():
+        if table.into is None:
+            continue
+        name = table.into.connection or table.into.system
+        place = table.into.place(settings.folder, name)
+        if place is None:
+            continue
+        if place in writers:
+            raise SharedSink(writers[place], table.name, place, where=table.location)
+        writers[place] = table.name

@@ -1,0 +1,335 @@
+"""`Pipeline`: where a user declares, and from where every way of running is reached."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import re
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, overload
+
+from headwater import schemas
+from headwater.definitions import (
+    Body,
+    Definition,
+    Definitions,
+    Guarantee,
+    Limit,
+    Lookup,
+    OnReject,
+    OutputMode,
+    PythonBody,
+    Source,
+    SqlBody,
+    Table,
+    Trigger,
+    View,
+    chosen,
+    duration_ms,
+    kind_of,
+)
+from headwater.errors import DuplicateName, EventTimeMissing, InvalidName, Location
+from headwater.settings import Settings, load
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+    from headwater.connectors.interface import Connector
+    from headwater.events import Report
+    from headwater.planning import Plan
+    from headwater.runtime.running import RunningPipeline
+
+P = ParamSpec("P")
+_NAME = re.compile(r"^[A-Za-z](_?[A-Za-z0-9])*_?$")
+_PACKAGE = str(Path(__file__).parent)
+
+
+class Handle:
+    """A declared source, lookup, view or table; `reads=` takes it in place of a name."""
+
+    def __init__(self, definition: Definition) -> None:
+        self.definition = definition
+
+    @property
+    def name(self) -> str:
+        return self.definition.name
+
+    def __repr__(self) -> str:
+        return f"<{kind_of(self.definition)} {self.name}>"
+
+
+class FunctionHandle(Handle, Generic[P]):
+    """A view or table that stays callable as the function it decorates."""
+
+    def __init__(self, definition: View | Table, function: Callable[P, DataFrame]) -> None:
+        super().__init__(definition)
+        self._function = function
+        functools.update_wrapper(self, function)
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> DataFrame:
+        return self._function(*args, **kwargs)
+
+
+class Pipeline:
+    """The declarations of one application.
+
+    >>> from headwater.connectors import rate
+    >>> app = Pipeline("app")
+    >>> app.source("ticks", rate())
+    <source ticks>
+    >>> @app.table
+    ... def even(ticks):
+    ...     return ticks.where("value % 2 = 0")
+    >>> even
+    <table even>
+
+    Declaring starts nothing. `settings` defaults to those of the working folder at the moment
+    the pipeline first runs.
+    """
+
+    def __init__(self, name: str, *, settings: Settings | None = None) -> None:
+        if not _NAME.match(name):
+            raise InvalidName("pipeline", name, where=caller())
+        self.name = name
+        self._settings = settings
+        self._definitions: dict[str, Definition] = {}
+
+    # Declaring
+
+    def source(
+        self,
+        name: str,
+        connector: Connector,
+        *,
+        schema: str | StructType | None = None,
+        event_time: str | None = None,
+        watermark: str | None = None,
+        max_per_batch: int | str | Limit | None = None,
+        on_reject: str | OnReject = OnReject.CAPTURE,
+    ) -> Handle:
+        """Declares an unbounded input table."""
+        where = caller()
+        if watermark is not None:
+            duration_ms(watermark, what="watermark", where=where)
+            if event_time is None:
+                raise EventTimeMissing(name, "a watermark needs an event_time", where=where)
+        limit = None if max_per_batch is None else Limit.parse(max_per_batch, where=where)
+        return self._declare(
+            Source(
+                name=name,
+                connector=connector,
+                schema=schemas.schema_text(schema, name=name, where=where),
+                event_time=event_time,
+                watermark=watermark,
+                max_per_batch=limit,
+                on_reject=chosen(OnReject, on_reject, what="on_reject", where=where),
+                location=where,
+            )
+        )
+
+    def lookup(
+        self, name: str, connector: Connector, *, schema: str | StructType | None = None
+    ) -> Handle:
+        """Declares a static input table."""
+        where = caller()
+        text = schemas.schema_text(schema, name=name, where=where)
+        return self._declare(Lookup(name=name, connector=connector, schema=text, location=where))
+
+    @overload
+    def view(self, function: Callable[P, DataFrame]) -> FunctionHandle[P]: ...
+    @overload
+    def view(
+        self, *, name: str | None = None, reads: Mapping[str, str | Handle] | None = None
+    ) -> Callable[[Callable[P, DataFrame]], FunctionHandle[P]]: ...
+    def view(
+        self,
+        function: Callable[P, DataFrame] | None = None,
+        *,
+        name: str | None = None,
+        reads: Mapping[str, str | Handle] | None = None,
+    ) -> Any:
+        """Declares a DataFrame function that is inlined where it is used."""
+
+        def declare(function: Callable[P, DataFrame]) -> FunctionHandle[P]:
+            view = View(
+                name=name or function.__name__,
+                body=_python_body(function),
+                reads=_read_names(reads),
+                location=_line_of(function),
+            )
+            self._declare(view)
+            return FunctionHandle(view, function)
+
+        return declare if function is None else declare(function)
+
+    @overload
+    def table(self, function: Callable[P, DataFrame]) -> FunctionHandle[P]: ...
+    @overload
+    def table(
+        self,
+        *,
+        into: Connector | None = None,
+        key: str | Sequence[str] = (),
+        mode: str | OutputMode | None = None,
+        trigger: str | Trigger = "default",
+        guarantee: str | Guarantee | None = None,
+        name: str | None = None,
+        reads: Mapping[str, str | Handle] | None = None,
+    ) -> Callable[[Callable[P, DataFrame]], FunctionHandle[P]]: ...
+    def table(
+        self,
+        function: Callable[P, DataFrame] | None = None,
+        *,
+        name: str | None = None,
+        reads: Mapping[str, str | Handle] | None = None,
+        **arguments: Any,
+    ) -> Any:
+        """Declares a result table: one streaming query.
+
+        Without `into` it is a managed Delta table. `guarantee="at_least_once"` gives up
+        exactly-once for asynchronous progress tracking where Spark can do it.
+        """
+
+        def declare(function: Callable[P, DataFrame]) -> FunctionHandle[P]:
+            table = table_definition(
+                name or function.__name__,
+                _python_body(function),
+                reads=_read_names(reads),
+                where=_line_of(function),
+                **arguments,
+            )
+            self._declare(table)
+            return FunctionHandle(table, function)
+
+        return declare if function is None else declare(function)
+
+    def sql(self, name: str, select: str, **arguments: Any) -> Handle:
+        """Declares a result table by a SELECT statement; takes the arguments of `table`."""
+        where = caller()
+        return self._declare(table_definition(name, SqlBody(select), where=where, **arguments))
+
+    def sql_file(self, path: str | Path) -> list[Handle]:
+        """Declares everything that a file of SQL statements declares."""
+        from headwater import sql
+
+        path = Path(path)
+        return [self._declare(d) for d in sql.parse(path.read_text(), file=str(path))]
+
+    def include(self, other: Pipeline) -> None:
+        """Takes over all declarations of another pipeline."""
+        for definition in other._definitions.values():
+            self._declare(definition)
+
+    def definitions(self) -> Definitions:
+        return Definitions(self.name, dict(self._definitions))
+
+    # Running
+
+    @property
+    def settings(self) -> Settings:
+        if self._settings is None:
+            self._settings = load()
+        return self._settings
+
+    def plan(self, *, spark: SparkSession | None = None) -> Plan:
+        """What a start would do and with which guarantee; starts no query."""
+        from headwater.planning import plan
+
+        return plan(self.definitions(), self.settings, spark=spark)
+
+    def start(
+        self,
+        *,
+        tables: Sequence[str] | None = None,
+        trigger: str | Trigger | None = None,
+        report: Report | None = None,
+    ) -> RunningPipeline:
+        """Starts every table (or those named) as a streaming query and returns at once."""
+        from headwater import running
+
+        override = None if trigger is None else Trigger.parse(trigger, where=caller())
+        return running.start(self.definitions(), self.settings, tables, override, report)
+
+    def refresh(self, *, tables: Sequence[str] | None = None) -> RunningPipeline:
+        """Processes everything new in several batches and stops; raises what a query raised."""
+        run = self.start(tables=tables, trigger=Trigger.available_now())
+        run.await_termination()
+        run.stop()
+        run.raise_failure()
+        return run
+
+    def batch(self, *, spark: SparkSession | None = None) -> dict[str, DataFrame]:
+        """Every table over the bounded input, as DataFrames by name; writes nothing."""
+        from headwater import running
+
+        return running.batch(self.definitions(), self.settings, spark)
+
+    def preview(self, name: str, *, rows: int = 20) -> None:
+        """Prints the first rows that a table or view gives over the input that is there now."""
+        from headwater import running
+
+        running.preview(self.definitions(), self.settings, name, rows)
+
+    def _declare(self, definition: Definition) -> Handle:
+        kind, name, where = kind_of(definition), definition.name, definition.location
+        if not _NAME.match(name):
+            raise InvalidName(kind, name, where=where)
+        if name in self._definitions:
+            raise DuplicateName(name, self._definitions[name].location, where=where)
+        self._definitions[name] = definition
+        return Handle(definition)
+
+
+def table_definition(
+    name: str,
+    body: Body,
+    *,
+    where: Location,
+    into: Connector | None = None,
+    key: str | Sequence[str] = (),
+    mode: str | OutputMode | None = None,
+    trigger: str | Trigger = "default",
+    guarantee: str | Guarantee | None = None,
+    reads: Mapping[str, str] | None = None,
+) -> Table:
+    """A `Table` from what stood at the edge: strings become types here."""
+    return Table(
+        name=name,
+        body=body,
+        reads=dict(reads or {}),
+        into=into,
+        key=(key,) if isinstance(key, str) else tuple(key),
+        mode=None if mode is None else chosen(OutputMode, mode, what="mode", where=where),
+        trigger=Trigger.parse(trigger, where=where),
+        guarantee=None
+        if guarantee is None
+        else chosen(Guarantee, guarantee, what="guarantee", where=where),
+        location=where,
+    )
+
+
+def _python_body(function: Callable[..., Any]) -> PythonBody:
+    return PythonBody(function, tuple(inspect.signature(function).parameters))
+
+
+def _read_names(reads: Mapping[str, str | Handle] | None) -> dict[str, str]:
+    return {
+        parameter: target.name if isinstance(target, Handle) else target
+        for parameter, target in (reads or {}).items()
+    }
+
+
+def _line_of(function: Callable[..., Any]) -> Location:
+    code = inspect.unwrap(function).__code__
+    return Location(code.co_filename, code.co_firstlineno)
+
+
+def caller() -> Location:
+    """The line of the user's code that called into Headwater."""
+    frame = sys._getframe(1)
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
+        frame = frame.f_back
+    return Location(frame.f_code.co_filename, frame.f_lineno)

@@ -1,0 +1,247 @@
+"""headwater.toml, then the environment, then flags: one frozen `Settings`.
+
+    app = "app.py"
+
+    [profile.local]
+    storage = ".headwater"
+
+    [profile.local.connections.kafka]
+    bootstrap_servers = "broker:9092"
+    password = "env:KAFKA_PASSWORD"
+
+An unknown key is an error that names the nearest right one. A secret is a reference, `env:NAME`
+or `file:PATH`; a literal one is an error.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+from headwater.errors import (
+    ConnectionMissing,
+    InvalidSetting,
+    LiteralSecret,
+    Location,
+    SecretMissing,
+    SettingsUnreadable,
+    UnknownProfile,
+    UnknownSetting,
+)
+from headwater.local import services
+
+FILE = "headwater.toml"
+ENVIRONMENT_PREFIX = "HEADWATER_"
+_SECRET = re.compile(r"password|secret|token|passphrase|credential|jaas", re.I)
+
+
+@dataclass(frozen=True, slots=True)
+class Connection:
+    """A named address with its options, and where it came from.
+
+    Values may be references to secrets; they are read at the moment of use and never stored.
+    """
+
+    name: str
+    options: Mapping[str, str]
+    origin: str
+
+    def get(self, option: str) -> str | None:
+        value = self.options.get(option)
+        return None if value is None else _revealed(value, self.name, option)
+
+    def require(self, option: str) -> str:
+        value = self.get(option)
+        if value is None:
+            raise ConnectionMissing(self.name, option, self.origin)
+        return value
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Everything that is decided outside the definitions.
+
+    `origins` says for each setting whether the file, the environment or a flag gave it.
+    """
+
+    folder: Path
+    app: str | None = None
+    profile: str = "local"
+    master: str = "local[*]"
+    storage: str = ".headwater"
+    shuffle_partitions: int | None = None
+    driver_memory: str = "2g"
+    stop_deadline_s: int = 30
+    connections: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    spark: Mapping[str, str] = field(default_factory=dict)
+    origins: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def storage_root(self) -> str:
+        """The storage as an absolute path or a URI."""
+        return self.storage if "://" in self.storage else str((self.folder / self.storage).resolve())
+
+    @property
+    def local_folder(self) -> Path:
+        """Where this machine keeps locks, logs and services of the project."""
+        return (self.folder / ".headwater").resolve()
+
+    @property
+    def cores(self) -> int:
+        """Cores of a local master; the machine's own for any other."""
+        match = re.match(r"local\[(\d+|\*)", self.master)
+        if match and match.group(1) != "*":
+            return int(match.group(1))
+        if self.master == "local":
+            return 1
+        return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+    def connection(self, name: str) -> Connection:
+        """The connection of that name: declared in the profile, else the local service."""
+        if name in self.connections:
+            origin = f"{FILE} [profile.{self.profile}.connections.{name}]"
+            return Connection(name, self.connections[name], origin)
+        running = services.connection(self.local_folder / "services", name)
+        if self.profile == "local" and running:
+            return Connection(name, running, f"headwater services up {name}")
+        raise ConnectionMissing(name)
+
+
+_PER_PROFILE = ("master", "storage", "shuffle_partitions", "driver_memory", "stop_deadline_s")
+_TOP = ("app", "profile")
+_KINDS: dict[str, type] = {f.name: int for f in fields(Settings) if "int" in str(f.type)}
+
+
+def load(
+    folder: Path | None = None,
+    *,
+    flags: Mapping[str, str | int | None] | None = None,
+    environment: Mapping[str, str] | None = None,
+) -> Settings:
+    """The settings of the project in `folder` (default: the working folder).
+
+    >>> load(Path("/nowhere")).master
+    'local[*]'
+    """
+    folder = Path.cwd() if folder is None else folder
+    environment = os.environ if environment is None else environment
+    given = {key: value for key, value in (flags or {}).items() if value is not None}
+    document = _document(folder / FILE)
+    profile, origin = _profile_name(document, environment, given)
+    values: dict[str, Any] = {"profile": profile}
+    origins = {"profile": origin}
+    if "app" in document:
+        values["app"], origins["app"] = document["app"], FILE
+    section = _profile(document, profile, folder / FILE)
+    for key in _PER_PROFILE:
+        if key in section:
+            values[key], origins[key] = section[key], f"{FILE} [profile.{profile}]"
+    for key in (*_PER_PROFILE, "app"):
+        variable = ENVIRONMENT_PREFIX + key.upper()
+        if variable in environment:
+            values[key], origins[key] = environment[variable], f"environment {variable}"
+        if key in given:
+            values[key], origins[key] = given[key], "flag"
+    values = {key: _typed(key, value, origins[key]) for key, value in values.items()}
+    return Settings(
+        folder=folder.resolve(),
+        connections=_connections(section, profile),
+        spark={str(key): str(value) for key, value in section.get("spark", {}).items()},
+        origins=origins,
+        **values,
+    )
+
+
+def _document(path: Path) -> dict[str, Any]:
+    if not path.is_file():
+        return {}
+    try:
+        document = tomllib.loads(path.read_text())
+    except tomllib.TOMLDecodeError as problem:
+        raise SettingsUnreadable(str(path), str(problem)) from problem
+    _known(document, (*_TOP, "profile"), path, "")
+    return document
+
+
+def _profile_name(
+    document: dict[str, Any], environment: Mapping[str, str], given: Mapping[str, Any]
+) -> tuple[str, str]:
+    if "profile" in given:
+        return str(given["profile"]), "flag"
+    variable = ENVIRONMENT_PREFIX + "PROFILE"
+    if variable in environment:
+        return environment[variable], f"environment {variable}"
+    return "local", "default"
+
+
+def _profile(document: dict[str, Any], profile: str, path: Path) -> dict[str, Any]:
+    profiles = document.get("profile", {})
+    if not isinstance(profiles, dict):
+        raise InvalidSetting("profile", profiles, "tables such as [profile.local]", FILE)
+    for name, section in profiles.items():
+        _known(section, (*_PER_PROFILE, "connections", "spark"), path, f"profile.{name}.")
+    if profile not in profiles and profile != "local":
+        raise UnknownProfile(profile, [*profiles, "local"])
+    section: dict[str, Any] = profiles.get(profile, {})
+    return section
+
+
+def _known(section: Any, keys: tuple[str, ...], path: Path, prefix: str) -> None:
+    if not isinstance(section, dict):
+        raise InvalidSetting(prefix.rstrip("."), section, "a table of settings", FILE)
+    for key in section:
+        if key not in keys:
+            raise UnknownSetting(prefix + key, keys, where=_line_of(path, key))
+
+
+def _line_of(path: Path, key: str) -> Location:
+    pattern = re.compile(rf"^\s*(\[.*\b{re.escape(key)}\b.*\]|\"?{re.escape(key)}\"?\s*=)")
+    for number, line in enumerate(path.read_text().splitlines(), start=1):
+        if pattern.match(line):
+            return Location(str(path), number)
+    return Location(str(path), 1)
+
+
+def _connections(section: dict[str, Any], profile: str) -> dict[str, dict[str, str]]:
+    connections: dict[str, dict[str, str]] = {}
+    for name, options in section.get("connections", {}).items():
+        if not isinstance(options, dict):
+            raise InvalidSetting(f"connections.{name}", options, "a table of options", FILE)
+        for option, value in options.items():
+            if _SECRET.search(option) and not str(value).startswith(("env:", "file:")):
+                raise LiteralSecret(f"profile.{profile}.connections.{name}.{option}")
+        connections[name] = {option: str(value) for option, value in options.items()}
+    return connections
+
+
+def _typed(key: str, value: Any, origin: str) -> Any:
+    if key not in _KINDS:
+        if not isinstance(value, str):
+            raise InvalidSetting(key, value, "a text", origin)
+        return value
+    try:
+        number = int(value)
+    except (TypeError, ValueError):
+        raise InvalidSetting(key, value, "a whole number", origin) from None
+    if isinstance(value, bool) or number <= 0:
+        raise InvalidSetting(key, value, "a whole number above zero", origin)
+    return number
+
+
+def _revealed(value: str, connection: str, option: str) -> str:
+    if value.startswith("env:"):
+        found = os.environ.get(value[4:])
+        if found is None:
+            raise SecretMissing(connection, option, value)
+        return found
+    if value.startswith("file:"):
+        path = Path(value[5:])
+        if not path.is_file():
+            raise SecretMissing(connection, option, value)
+        return path.read_text().strip()
+    return value
