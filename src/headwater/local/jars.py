@@ -56,7 +56,8 @@ def locked_jars() -> dict[JarSet, tuple[Jar, ...]]:
             section = jars.setdefault(JarSet(line.strip("[]")), [])
         elif line and not line.startswith("#"):
             coordinates, sha256, size = line.split()
-            section.append(Jar(*coordinates.split(":"), sha256=sha256, size=int(size)))
+            group, artifact, version = coordinates.split(":")
+            section.append(Jar(group, artifact, version, sha256, int(size)))
     return {name: tuple(pinned) for name, pinned in jars.items()}
 
 
