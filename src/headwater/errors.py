@@ -30,6 +30,16 @@ class Location:
         return f"{self.file}:{self.line}"
 
 
+@dataclass(frozen=True, slots=True)
+class Position(Location):
+    """A place in SQL text, down to the column."""
+
+    column: int
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}:{self.column}"
+
+
 def nearest(name: str, candidates: Iterable[str]) -> str | None:
     """The candidate that `name` most likely meant, or None where nothing is close."""
     close = difflib.get_close_matches(name, list(candidates), n=1, cutoff=0.5)
@@ -300,6 +310,54 @@ class UnknownOption(DefinitionError):
         )
 
 
+class SqlSyntax(DefinitionError):
+    """SQL text that is not a statement we know; `close` is the keyword that was likely meant."""
+
+    code = "SQL_SYNTAX"
+
+    def __init__(
+        self,
+        what: str,
+        *,
+        where: Location | None,
+        found: str | None = None,
+        expected: str | None = None,
+        close: str | None = None,
+        remedy: str | None = None,
+    ) -> None:
+        super().__init__(
+            what,
+            where=where,
+            found=found,
+            expected=expected,
+            remedy=f"did you mean {close}?" if close else remedy,
+        )
+
+
+class InvalidOption(DefinitionError):
+    code = "INVALID_OPTION"
+
+    def __init__(
+        self, what: str, option: str, found: str, expected: str, *, where: Location | None = None
+    ) -> None:
+        super().__init__(
+            f"option {option!r} of {what} cannot be {found}", where=where, expected=expected
+        )
+
+
+class OptionMissing(DefinitionError):
+    code = "OPTION_MISSING"
+
+    def __init__(
+        self, what: str, option: str, example: str, *, where: Location | None = None
+    ) -> None:
+        super().__init__(
+            f"{what} needs the option {option!r}",
+            where=where,
+            remedy=f"add OPTIONS ({example})",
+        )
+
+
 class NoPipeline(UsageError):
     code = "NO_PIPELINE"
 
@@ -358,18 +416,30 @@ class AppImportFailed(UsageError):
 class NotReadable(DefinitionError):
     code = "NOT_READABLE"
 
-    def __init__(self, system: str, way: str, *, where: Location | None = None) -> None:
-        super().__init__(f"{system} cannot be read as {way}", where=where)
+    def __init__(
+        self,
+        system: str,
+        way: str,
+        *,
+        found: str | None = None,
+        remedy: str | None = None,
+        where: Location | None = None,
+    ) -> None:
+        super().__init__(
+            f"{system} cannot be read as {way}", where=where, found=found, remedy=remedy
+        )
 
 
 class NotWritable(DefinitionError):
     code = "NOT_WRITABLE"
 
-    def __init__(self, system: str, *, where: Location | None = None) -> None:
+    def __init__(
+        self, system: str, *, remedy: str | None = None, where: Location | None = None
+    ) -> None:
         super().__init__(
             f"{system} cannot be written to",
             where=where,
-            remedy="choose a sink with into=…, or leave it out for a managed Delta table",
+            remedy=remedy or "choose a sink with into=…, or leave it out for a managed Delta table",
         )
 
 
@@ -382,6 +452,71 @@ class NotReplaceable(UsageError):
             remedy="write the batch elsewhere, or run the table as a stream that stops by itself",
             data="nothing was written",
             next_command="headwater run --available-now",
+        )
+
+
+class LimitUnsupported(DefinitionError):
+    """`max_per_batch` in a unit that the connector cannot count."""
+
+    code = "LIMIT_UNSUPPORTED"
+
+    def __init__(self, source: str, system: str, found: str, units: Iterable[str]) -> None:
+        units = list(units)
+        super().__init__(
+            f"source {source!r}: {system} cannot hold a batch to {found}",
+            expected=f"a limit in {listed(units)}" if units else "no max_per_batch",
+        )
+
+
+class InvalidConnector(DefinitionError):
+    """Arguments of a connector that do not make one."""
+
+    code = "INVALID_CONNECTOR"
+
+    def __init__(
+        self, system: str, problem: str, *, expected: str | None = None, remedy: str | None = None
+    ) -> None:
+        super().__init__(f"{system}: {problem}", expected=expected, remedy=remedy)
+
+
+class PathMissing(EnvironmentProblem):
+    """A file or folder that an input reads is not there."""
+
+    code = "PATH_MISSING"
+
+    def __init__(self, name: str, path: str, siblings: Iterable[str] = ()) -> None:
+        close = nearest(path.rsplit("/", 1)[-1], siblings)
+        super().__init__(
+            f"{name!r} reads {path}, which does not exist",
+            expected="a folder that receives files, or a file",
+            remedy=f"did you mean {close!r}?" if close else f"create it: mkdir -p {path}",
+            data="nothing was read or written",
+        )
+
+
+class DeltaTableMissing(EnvironmentProblem):
+    code = "DELTA_TABLE_MISSING"
+
+    def __init__(self, name: str, path: str) -> None:
+        super().__init__(
+            f"{name!r} reads {path}, which is not a Delta table",
+            expected="a folder with a _delta_log",
+            remedy="write the table first, or correct the path",
+            data="nothing was read or written",
+        )
+
+
+class KeyNotUnique(QueryError):
+    """One batch holds two rows with the same key, so that neither can win."""
+
+    code = "KEY_NOT_UNIQUE"
+
+    def __init__(self, table: str, key: Iterable[str], batch: int) -> None:
+        super().__init__(
+            f"table {table!r}: batch {batch} has several rows for one key",
+            found=f"key ({', '.join(key)})",
+            remedy="name every grouping column in key=[…], or keep one row per key in the function",
+            data="the batch was not written; earlier batches are untouched",
         )
 
 
