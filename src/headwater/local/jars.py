@@ -21,6 +21,7 @@ from headwater.errors import JarCorrupt, JarsUnavailable
 from headwater.events import Report, StepFinished, StepStarted, silent
 from headwater.local.cache import cache_folder
 from headwater.local.java import find_java
+from headwater.local.trust import trust_options
 
 
 class JarSet(Enum):
@@ -129,13 +130,16 @@ def _run_ivy(jars: list[Jar], draft: Path) -> str:
     (draft / "ivy.xml").write_text(_ivy_module(jars), encoding="utf-8")
     (draft / "settings.xml").write_text(_IVY_SETTINGS, encoding="utf-8")
     settings = os.environ.get("HEADWATER_IVY_SETTINGS", str(draft / "settings.xml"))
-    command = [str(find_java().executable), "-Xmx256m", "-cp", f"{_pyspark_jars()}/*"]
+    java = find_java()
+    command = [str(java.executable), "-Xmx256m", "-cp", f"{_pyspark_jars()}/*"]
+    if java.is_packaged:
+        command += trust_options(draft / "trusted.jks")
     command += ["org.apache.ivy.Main", "-warn", "-settings", settings]
     command += ["-ivy", str(draft / "ivy.xml"), "-cache", str(draft / "cache")]
     run = subprocess.run(command, capture_output=True, text=True, check=False)
-    lines = [line.strip() for line in (run.stdout + run.stderr).splitlines()]
-    causes = [line for line in lines if "Exception" in line or "ERROR" in line.upper()]
-    return (causes or [line for line in lines if line] or [f"Ivy ended with {run.returncode}"])[-1]
+    lines = [line.strip(" \t.") for line in (run.stdout + run.stderr).splitlines()]
+    causes = [line for line in lines if "failed" in line or "Exception" in line]
+    return causes[-1] if causes else f"Ivy ended with exit code {run.returncode}"
 
 
 def _pyspark_jars() -> Path:
@@ -166,5 +170,7 @@ def _ivy_module(jars: list[Jar]) -> str:
     return (
         '<ivy-module version="2.0"><info organisation="headwater" module="jars"/>\n'
         '<configurations><conf name="default"/></configurations>\n'
-        f"<dependencies>\n{dependencies}\n</dependencies></ivy-module>\n"
+        f"<dependencies>\n{dependencies}\n</dependencies>\n"
+        # Two sets may pin one artifact in two versions; Ivy would drop the older.
+        '<conflicts><manager name="all"/></conflicts></ivy-module>\n'
     )

