@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,9 +26,89 @@ class StepFinished(Event):
     seconds: float
 
 
+@dataclass(frozen=True, slots=True)
+class PipelineStarted(Event):
+    pipeline: str
+    tables: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class QueryStarted(Event):
+    """A table runs; `resumed_after` is the last batch of an earlier run, None for a new one."""
+
+    table: str
+    query_id: str
+    run_id: str
+    resumed_after: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class BatchCompleted(Event):
+    """One batch of one table was committed, with Spark's own figures.
+
+    `dropped_by_watermark` is Spark's metric: it counts after partial aggregation and once per
+    window, so it is no count of input rows. `rejected` counts records per source.
+    """
+
+    table: str
+    batch: int
+    at: str
+    input_rows: int
+    input_rows_per_s: float
+    processed_rows_per_s: float
+    duration_ms: int
+    watermark: str | None = None
+    state_rows: int | None = None
+    dropped_by_watermark: int = 0
+    rejected: Mapping[str, int] = field(default_factory=dict)
+    kafka_lag: int | None = None
+    durations_ms: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class RejectedCaptured(Event):
+    """Records that did not parse were stored in `<source>__rejected`."""
+
+    source: str
+    table: str
+    up_to_batch: int
+    rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class QueryStopped(Event):
+    table: str
+    last_batch: int | None
+    was_forced: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class QueryFailed(Event):
+    """A query ended with an error; `message` is the error in Headwater's words."""
+
+    table: str
+    last_batch: int | None
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class PipelineStopped(Event):
+    pipeline: str
+    last_batches: Mapping[str, int | None]
+
+
 Report = Callable[[Event], None]
 """Receives every event; must not block and must not raise."""
 
 
 def silent(event: Event) -> None:
     """The report of callers who do not want to hear."""
+
+
+@contextmanager
+def step(name: str, report: Report) -> Iterator[None]:
+    """Reports the beginning and, unless it raises, the end of set-up work."""
+    report(StepStarted(name))
+    began = time.monotonic()
+    yield
+    report(StepFinished(name, time.monotonic() - began))

@@ -30,15 +30,21 @@ from headwater.definitions import (
     duration_ms,
     kind_of,
 )
-from headwater.errors import DuplicateName, EventTimeMissing, InvalidName, Location
+from headwater.errors import (
+    DuplicateName,
+    EventTimeMissing,
+    InvalidName,
+    Location,
+    UnknownTable,
+)
+from headwater.events import Report, silent
 from headwater.settings import Settings, load
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame
     from pyspark.sql.types import StructType
 
     from headwater.connectors.interface import Connector
-    from headwater.events import Report
     from headwater.planning import Plan
     from headwater.runtime.running import RunningPipeline
 
@@ -234,44 +240,87 @@ class Pipeline:
             self._settings = load()
         return self._settings
 
-    def plan(self, *, spark: SparkSession | None = None) -> Plan:
+    def plan(
+        self,
+        *,
+        tables: Sequence[str] | None = None,
+        trigger: Trigger | None = None,
+        report: Report = silent,
+        for_batch: bool = False,
+    ) -> Plan:
         """What a start would do and with which guarantee; starts no query."""
-        from headwater.planning import plan
+        from headwater.planning import make_plan
 
-        return plan(self.definitions(), self.settings, spark=spark)
+        return make_plan(
+            self.definitions(),
+            self.settings,
+            tables=tables,
+            trigger=trigger,
+            report=report,
+            for_batch=for_batch,
+        )
 
     def start(
         self,
         *,
         tables: Sequence[str] | None = None,
         trigger: str | Trigger | None = None,
-        report: Report | None = None,
+        report: Report = silent,
+        app: str | None = None,
     ) -> RunningPipeline:
         """Starts every table (or those named) as a streaming query and returns at once."""
-        from headwater import running
+        from headwater.runtime.running import RunningPipeline
 
         override = None if trigger is None else Trigger.parse(trigger, where=caller())
-        return running.start(self.definitions(), self.settings, tables, override, report)
+        plan = self.plan(tables=tables, trigger=override, report=report)
+        plan.require_startable()
+        run = RunningPipeline(
+            plan.spark, plan.graph, plan.queries, self.settings, report, app=app
+        )
+        return run.start()
 
-    def refresh(self, *, tables: Sequence[str] | None = None) -> RunningPipeline:
+    def refresh(
+        self, *, tables: Sequence[str] | None = None, report: Report = silent
+    ) -> RunningPipeline:
         """Processes everything new in several batches and stops; raises what a query raised."""
-        run = self.start(tables=tables, trigger=Trigger.available_now())
-        run.await_termination()
-        run.stop()
+        run = self.start(tables=tables, trigger=Trigger.available_now(), report=report)
+        try:
+            run.await_termination()
+        finally:
+            run.stop()
         run.raise_failure()
         return run
 
-    def batch(self, *, spark: SparkSession | None = None) -> dict[str, DataFrame]:
-        """Every table over the bounded input, as DataFrames by name; writes nothing."""
-        from headwater import running
+    def batch(self, *, report: Report = silent) -> dict[str, DataFrame]:
+        """Views, tables and rejected records over the bounded input, as DataFrames by name;
+        writes nothing."""
+        from headwater.runtime.batch import frames_of
 
-        return running.batch(self.definitions(), self.settings, spark)
+        plan = self.plan(report=report, for_batch=True)
+        sinks = {query.name: query.sink for query in plan.queries}
+        return frames_of(plan.spark, plan.graph, self.settings, sinks)
+
+    def replace(
+        self,
+        *,
+        tables: Sequence[str] | None = None,
+        replaces_streams: bool = False,
+        report: Report = silent,
+    ) -> list[str]:
+        """Writes the batch result of every table (or those named) in place of its content."""
+        from headwater.runtime.batch import replace_tables
+
+        plan = self.plan(tables=tables, report=report, for_batch=True)
+        return replace_tables(
+            plan.spark, plan.graph, self.settings, plan.queries, replaces_streams=replaces_streams
+        )
 
     def preview(self, name: str, *, rows: int = 20) -> None:
         """Prints the first rows that a table or view gives over the input that is there now."""
-        from headwater import running
-
-        running.preview(self.definitions(), self.settings, name, rows)
+        frames = self.batch()
+        if name not in frames:
+            raise UnknownTable(name, frames)
+        frames[name].show(rows, truncate=False)
 
     def _declare(self, definition: Definition) -> Handle:
         kind, name, where = kind_of(definition), definition.name, definition.location

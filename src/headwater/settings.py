@@ -106,8 +106,8 @@ class Settings:
         if name in self.connections:
             origin = f"{FILE} [profile.{self.profile}.connections.{name}]"
             return Connection(name, self.connections[name], origin)
-        running = services.connection(self.local_folder / "services", name)
-        if self.profile == "local" and running:
+        is_local_service = self.profile == "local" and name in services.SERVICES
+        if is_local_service and (running := services.connection(self.local_folder, name)):
             return Connection(name, running, f"headwater services up {name}")
         raise ConnectionMissing(name)
 

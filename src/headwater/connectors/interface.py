@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
-from headwater.definitions import Limit, OutputMode, TriggerKind
+from headwater.definitions import Limit, LimitUnit, OutputMode, TriggerKind
 from headwater.errors import NotReadable, NotReplaceable, NotWritable
 from headwater.local.jars import JarSet
 from headwater.settings import Connection
@@ -94,10 +94,12 @@ class Connector(ABC):
     """Whether records are parsed by the schema, so that some may be rejected."""
     is_replayable: ClassVar[bool] = False
     """Whether a batch can be read again after a crash with the same rows."""
+    limit_units: ClassVar[frozenset[LimitUnit]] = frozenset()
+    """In which units `max_per_batch` can be said."""
     read_triggers: ClassVar[frozenset[TriggerKind]] = MICRO_BATCH
     write_triggers: ClassVar[frozenset[TriggerKind]] = MICRO_BATCH
 
-    connection: str | None
+    connection: str | None = None
 
     # Reading
 
@@ -137,12 +139,21 @@ class Connector(ABC):
         """A writer with format and options set; the runtime adds mode, trigger, checkpoint."""
         raise NotWritable(self.system)
 
+    def check_replaceable(self, request: WriteRequest) -> None:
+        """Raises where `write_batch` cannot replace the content."""
+        if type(self).write_batch is Connector.write_batch:
+            raise NotReplaceable(self.system, request.table)
+
     def write_batch(self, frame: DataFrame, request: WriteRequest) -> None:
         """Replaces the table's content with `frame`."""
         raise NotReplaceable(self.system, request.table)
 
     def prepare(self, spark: SparkSession, schema: str, request: WriteRequest) -> None:
         """Called before the first batch: creates what readers expect to find (an empty table)."""
+
+    def holds_rows(self, spark: SparkSession, request: WriteRequest) -> bool:
+        """Whether the table has content already, where that is cheap to know."""
+        return False
 
     def check_writable(self, request: WriteRequest) -> None:
         """Raises where a write would fail."""
@@ -162,6 +173,32 @@ class Connector(ABC):
 def located(path: str, base: Path) -> str:
     """`path` as Spark wants it: a URI is kept, a relative path starts from `base`."""
     return path if "://" in path else str((base / path).resolve())
+
+
+def limit_option(connector: Connector, request: ReadRequest) -> dict[str, str]:
+    """The Spark option that holds a batch to the source's limit, or to the connector's own."""
+    limit = request.max_per_batch or connector.default_limit()
+    if limit is None:
+        return {}
+    if limit.unit not in connector.limit_units:
+        units = [unit.value for unit in connector.limit_units]
+        raise LimitUnsupported(request.name, connector.system, str(limit), units)
+    return {_LIMIT_OPTIONS[limit.unit]: str(limit.amount)}
+
+
+_LIMIT_OPTIONS = {
+    LimitUnit.ROWS: "maxOffsetsPerTrigger",
+    LimitUnit.FILES: "maxFilesPerTrigger",
+    LimitUnit.BYTES: "maxBytesPerTrigger",
+}
+
+
+def option_texts(options: Mapping[str, object] | None) -> dict[str, str]:
+    """Options as Spark reads them: every value a string, booleans in lower case."""
+    return {
+        name: str(value).lower() if isinstance(value, bool) else str(value)
+        for name, value in (options or {}).items()
+    }
 
 
 def jars_of(connectors: Iterable[Connector]) -> frozenset[JarSet]:

@@ -1,0 +1,1 @@
+"""What was written by which query and batch."""

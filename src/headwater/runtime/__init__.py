@@ -1,0 +1,1 @@
+"""What runs: the session, the queries, and the pipeline that holds them together."""

@@ -1,0 +1,75 @@
+"""The same definitions over the bounded input."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from headwater.connectors.interface import Connector
+from headwater.definitions import Source
+from headwater.errors import CheckpointExists
+from headwater.graph import Graph
+from headwater.runtime.frames import Frames
+from headwater.runtime.specification import QuerySpec, write_request
+from headwater.runtime.storage import Files, Storage, set_aside
+from headwater.settings import Settings
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+def frames_of(
+    spark: SparkSession, graph: Graph, settings: Settings, sinks: Mapping[str, Connector]
+) -> dict[str, DataFrame]:
+    """Every view, table and `<source>__rejected` as a bounded DataFrame; writes nothing."""
+    frames = _frames(spark, graph, settings, sinks)
+    rejected = {
+        f"{source.name}__rejected": frames.rejected_batch(source)
+        for source in graph.definitions.sources.values()
+        if _is_parsed(source)
+    }
+    return frames.batch() | rejected
+
+
+def replace_tables(
+    spark: SparkSession,
+    graph: Graph,
+    settings: Settings,
+    specs: Sequence[QuerySpec],
+    *,
+    replaces_streams: bool,
+) -> list[str]:
+    """Writes every table's batch result in place of its content; returns their names.
+
+    A table that a stream has written is refused, because its checkpoint would go on from where
+    the stream was, unless `replaces_streams`: then the checkpoint is moved aside and kept.
+    """
+    storage = Storage(settings.storage_root, graph.definitions.pipeline)
+    files = Files(storage, spark)
+    streamed = [s for s in specs if files.exists(storage.checkpoint(s.name))]
+    if streamed and not replaces_streams:
+        raise CheckpointExists([s.name for s in streamed], where=streamed[0].table.location)
+    frames = _frames(spark, graph, settings, {spec.name: spec.sink for spec in specs})
+    built = frames.batch()
+    for spec in specs:
+        spec.sink.check_replaceable(write_request(spec, settings, storage))
+    for spec in specs:
+        spec.sink.write_batch(built[spec.name], write_request(spec, settings, storage))
+        set_aside(files, storage, spec.name, is_managed=False)
+    for source in graph.definitions.sources.values():
+        if _is_parsed(source):
+            path = storage.table(f"{source.name}__rejected")
+            writer = frames.rejected_batch(source).write.format("delta").mode("overwrite")
+            writer.option("overwriteSchema", "true").save(path)
+    return [spec.name for spec in specs]
+
+
+def _is_parsed(source: Source) -> bool:
+    return source.connector.parses and source.schema is not None
+
+
+def _frames(
+    spark: SparkSession, graph: Graph, settings: Settings, sinks: Mapping[str, Connector]
+) -> Frames:
+    storage = Storage(settings.storage_root, graph.definitions.pipeline)
+    return Frames(spark, graph, settings, storage, sinks)

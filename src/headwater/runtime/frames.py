@@ -1,0 +1,241 @@
+"""From definitions to DataFrames, unbounded or bounded; the user's functions are called here."""
+
+from __future__ import annotations
+
+import threading
+import traceback
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from headwater.connectors.interface import REJECTED, Connector
+from headwater.definitions import (
+    Definition,
+    Lookup,
+    OnReject,
+    OutputMode,
+    PythonBody,
+    Source,
+    Table,
+    Trigger,
+    TriggerKind,
+    View,
+    kind_of,
+)
+from headwater.errors import FunctionFailed, HeadwaterError, Location, NotADataFrame
+from headwater.graph import Graph
+from headwater.runtime.specification import read_request
+from headwater.runtime.storage import Storage
+from headwater.settings import Settings
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+_views_of_session = threading.Lock()
+
+
+@dataclass(frozen=True, slots=True)
+class BuiltTable:
+    """A table's DataFrame, and the raw DataFrame of each source whose records are parsed."""
+
+    frame: DataFrame
+    parsed_sources: Mapping[str, DataFrame]
+
+
+@dataclass
+class Frames:
+    """Builds the DataFrames of one graph.
+
+    `modes` gives the output mode of tables that other tables read: an append table is read as a
+    stream, any other as a lookup. In a batch, tables are computed, never read from their sinks.
+    """
+
+    spark: SparkSession
+    graph: Graph
+    settings: Settings
+    storage: Storage
+    sinks: Mapping[str, Connector]
+    modes: Mapping[str, OutputMode] = field(default_factory=dict)
+    prepared: set[str] = field(default_factory=set)
+    """Tables whose sink can be read; others are stood in for by an empty stream of their schema."""
+    schemas: dict[str, StructType] = field(default_factory=dict)
+
+    def stream(self, table: str, trigger: Trigger) -> BuiltTable:
+        """The unbounded DataFrame of a table; each source is read once per query."""
+        parsed: dict[str, DataFrame] = {}
+
+        def read(definition: Definition) -> DataFrame:
+            if isinstance(definition, Source):
+                return self._source_stream(definition, trigger, parsed)
+            if isinstance(definition, Table):
+                return self._table_as_input(definition, trigger)
+            assert isinstance(definition, Lookup)
+            return self._lookup(definition)
+
+        frame = _Builder(self.spark, self.graph, read).build(table)
+        self.schemas[table] = frame.schema
+        return BuiltTable(frame, parsed)
+
+    def batch(self) -> dict[str, DataFrame]:
+        """Every view's and table's DataFrame over the input that is there now."""
+
+        def read(definition: Definition) -> DataFrame:
+            if isinstance(definition, Source):
+                return self._source_batch(definition)
+            assert isinstance(definition, Lookup)
+            return self._lookup(definition)
+
+        builder = _Builder(self.spark, self.graph, read, is_batch=True)
+        return {name: builder.build(name) for name in self.graph.order}
+
+    def rejected_batch(self, source: Source) -> DataFrame:
+        """The records of a source that do not parse, over the input that is there now."""
+        request = self._request(source, source.connector, Trigger.default())
+        return source.connector.read_rejected(self.spark, request, None)
+
+    def _source_stream(
+        self, source: Source, trigger: Trigger, parsed: dict[str, DataFrame]
+    ) -> DataFrame:
+        request = self._request(source, source.connector, trigger)
+        frame = source.connector.read_stream(self.spark, request)
+        if source.connector.parses and source.schema:
+            parsed[source.name] = frame
+            frame = _accepted(frame, source, counts=trigger.kind not in _NO_OBSERVATION)
+        if source.event_time and source.watermark:
+            frame = frame.withWatermark(source.event_time, source.watermark)
+        return frame
+
+    def _source_batch(self, source: Source) -> DataFrame:
+        request = self._request(source, source.connector, Trigger.default())
+        frame = source.connector.read_batch(self.spark, request)
+        if source.connector.parses and source.schema:
+            frame = _accepted(frame, source, counts=False)
+        if source.event_time and source.watermark:
+            frame = frame.withWatermark(source.event_time, source.watermark)
+        return frame
+
+    def _lookup(self, lookup: Lookup) -> DataFrame:
+        request = self._request(lookup, lookup.connector, Trigger.default())
+        frame = lookup.connector.read_batch(self.spark, request)
+        return frame.drop(REJECTED) if REJECTED in frame.columns else frame
+
+    def _table_as_input(self, table: Table, trigger: Trigger) -> DataFrame:
+        if table.name not in self.prepared:
+            is_stream = self.modes.get(table.name) is OutputMode.APPEND
+            return _stand_in(self.spark, self.schemas[table.name], is_stream=is_stream)
+        sink = self.sinks[table.name]
+        request = self._request(table, sink, trigger)
+        if self.modes.get(table.name) is OutputMode.APPEND:
+            return sink.read_stream(self.spark, request)
+        return sink.read_batch(self.spark, request)
+
+    def _request(
+        self, definition: Source | Lookup | Table, connector: Connector, trigger: Trigger
+    ) -> Any:
+        return read_request(definition, connector, self.settings, self.storage, trigger)
+
+
+_NO_OBSERVATION = (TriggerKind.CONTINUOUS, TriggerKind.REAL_TIME)
+
+
+def rejected_metric(source: str) -> str:
+    """The name under which Spark reports how many records of a source were rejected."""
+    return f"{source}__rejected"
+
+
+def _accepted(frame: DataFrame, source: Source, *, counts: bool) -> DataFrame:
+    """The rows that parsed; the others are counted on the way, or fail the query."""
+    from pyspark.sql import functions as F
+
+    rejected: Column = F.col(REJECTED)
+    if source.on_reject is OnReject.FAIL:
+        text = F.lit(f"REJECTED_RECORD: source {source.name} holds a record that does not parse")
+        rejected = F.when(rejected, F.raise_error(text).cast("boolean")).otherwise(F.lit(False))
+    elif counts:
+        frame = frame.observe(rejected_metric(source.name), F.count_if(rejected).alias("rows"))
+    return frame.where(~rejected).drop(REJECTED)
+
+
+def _stand_in(spark: SparkSession, schema: StructType, *, is_stream: bool) -> DataFrame:
+    """An empty input of a schema: the plan looks at tables that do not exist yet."""
+    from pyspark.sql import functions as F
+
+    if not is_stream:
+        return spark.createDataFrame([], schema)
+    rate = spark.readStream.format("rate").load()
+    columns = [F.lit(None).cast(column.dataType).alias(column.name) for column in schema.fields]
+    return rate.where(F.lit(False)).select(*columns)
+
+
+class _Builder:
+    """Calls bodies in order; keeps what it has built so that each is built once."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        graph: Graph,
+        read: Callable[[Definition], DataFrame],
+        *,
+        is_batch: bool = False,
+    ) -> None:
+        self._spark = spark
+        self._graph = graph
+        self._read = read
+        self._is_batch = is_batch
+        self._built: dict[str, DataFrame] = {}
+
+    def build(self, name: str) -> DataFrame:
+        definition = self._graph[name]
+        assert isinstance(definition, View | Table)
+        if name not in self._built:
+            inputs = {e.parameter: self._input(e.read) for e in self._graph.inputs(name)}
+            self._built[name] = _called(self._spark, definition, inputs)
+        return self._built[name]
+
+    def _input(self, name: str) -> DataFrame:
+        definition = self._graph[name]
+        if isinstance(definition, View) or (self._is_batch and isinstance(definition, Table)):
+            return self.build(name)
+        if name not in self._built:
+            self._built[name] = self._read(definition)
+        return self._built[name]
+
+
+def _called(
+    spark: SparkSession, definition: View | Table, inputs: Mapping[str, DataFrame]
+) -> DataFrame:
+    kind, name = kind_of(definition), definition.name
+    try:
+        if isinstance(definition.body, PythonBody):
+            result = definition.body.function(**inputs)
+        else:
+            result = _selected(spark, definition.body.text, inputs)
+    except HeadwaterError:
+        raise
+    except Exception as cause:
+        where = _users_line(cause, definition.location)
+        raise FunctionFailed(kind, name, cause, where=where) from cause
+    if not hasattr(result, "isStreaming"):
+        found = "nothing" if result is None else f"a {type(result).__name__}"
+        raise NotADataFrame(kind, name, found, where=definition.location)
+    return result  # type: ignore[no-any-return]
+
+
+def _selected(spark: SparkSession, text: str, inputs: Mapping[str, DataFrame]) -> DataFrame:
+    # Spark analyses at once, so the names are needed only until `sql` returns.
+    with _views_of_session:
+        for name, frame in inputs.items():
+            frame.createOrReplaceTempView(name)
+        try:
+            return spark.sql(text)
+        finally:
+            for name in inputs:
+                spark.catalog.dropTempView(name)
+
+
+def _users_line(cause: BaseException, fallback: Location) -> Location:
+    for entry in reversed(traceback.extract_tb(cause.__traceback__)):
+        if entry.filename == fallback.file and entry.lineno:
+            return Location(entry.filename, entry.lineno)
+    return fallback

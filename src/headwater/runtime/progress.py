@@ -1,0 +1,88 @@
+"""Spark's progress reports as events."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from headwater.events import BatchCompleted
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming import StreamingQueryListener
+
+_REJECTED = "__rejected"
+
+
+def batch_completed(table: str, progress: dict[str, Any]) -> BatchCompleted:
+    operators = progress.get("stateOperators") or []
+    durations = {key: int(value) for key, value in progress.get("durationMs", {}).items()}
+    return BatchCompleted(
+        table=table,
+        batch=int(progress["batchId"]),
+        at=str(progress["timestamp"]),
+        input_rows=int(progress.get("numInputRows", 0)),
+        input_rows_per_s=_number(progress.get("inputRowsPerSecond")),
+        processed_rows_per_s=_number(progress.get("processedRowsPerSecond")),
+        duration_ms=durations.get("triggerExecution", int(progress.get("batchDuration", 0))),
+        watermark=(progress.get("eventTime") or {}).get("watermark"),
+        state_rows=sum(int(o["numRowsTotal"]) for o in operators) if operators else None,
+        dropped_by_watermark=sum(int(o.get("numRowsDroppedByWatermark", 0)) for o in operators),
+        rejected=_rejected(progress),
+        kafka_lag=_kafka_lag(progress),
+        durations_ms=durations,
+    )
+
+
+def listener(on_progress: Callable[[str, dict[str, Any]], None]) -> StreamingQueryListener:
+    """A listener that hands on each progress as plain values, by the run's id."""
+    from pyspark.sql.streaming import StreamingQueryListener
+
+    class Progress(StreamingQueryListener):
+        def onQueryStarted(self, event: Any) -> None:  # noqa: N802 - Spark's name
+            pass
+
+        def onQueryProgress(self, event: Any) -> None:  # noqa: N802
+            on_progress(str(event.progress.runId), json.loads(event.progress.json))
+
+        def onQueryTerminated(self, event: Any) -> None:  # noqa: N802
+            pass
+
+        def onQueryIdle(self, event: Any) -> None:  # noqa: N802
+            pass
+
+    return Progress()
+
+
+def _number(value: Any) -> float:
+    return float(value) if isinstance(value, int | float) else 0.0
+
+
+def _rejected(progress: dict[str, Any]) -> dict[str, int]:
+    observed = progress.get("observedMetrics") or {}
+    return {
+        name.removesuffix(_REJECTED): int(row.get("rows") or 0)
+        for name, row in observed.items()
+        if name.endswith(_REJECTED)
+    }
+
+
+def _kafka_lag(progress: dict[str, Any]) -> int | None:
+    """Records behind the newest, over all partitions of all Kafka sources of the query."""
+    lags = [
+        _lag(source)
+        for source in progress.get("sources", [])
+        if str(source.get("description", "")).startswith("KafkaV2")
+    ]
+    return sum(lags) if lags else None
+
+
+def _lag(source: dict[str, Any]) -> int:
+    end, latest = source.get("endOffset"), source.get("latestOffset")
+    if not isinstance(end, dict) or not isinstance(latest, dict):
+        return 0
+    return sum(
+        max(0, int(offset) - int(end.get(topic, {}).get(partition, 0)))
+        for topic, partitions in latest.items()
+        for partition, offset in partitions.items()
+    )

@@ -1,0 +1,200 @@
+"""One table while it runs."""
+
+from __future__ import annotations
+
+import enum
+import json
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from headwater.definitions import TriggerKind
+from headwater.errors import QueryFailedError
+from headwater.events import Report
+from headwater.events import QueryFailed, QueryStarted, QueryStopped
+from headwater.runtime.failures import explained
+from headwater.runtime.specification import QuerySpec
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming import StreamingQuery
+
+_POLL_S = 0.02
+
+
+class QueryState(enum.Enum):
+    STARTING = "starting"
+    RUNNING = "running"
+    STOPPED = "stopped"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True)
+class Launched:
+    """A started Spark query and the batch after which it resumed."""
+
+    streaming_query: StreamingQuery
+    resumed_after: int | None
+
+
+class Query:
+    """Status, progress, exception, stop and restart of one running table."""
+
+    def __init__(self, spec: QuerySpec, launch: Callable[[], Launched], report: Report) -> None:
+        self.spec = spec
+        self._launch = launch
+        self._report = report
+        self._query: StreamingQuery | None = None
+        self._resumed_after: int | None = None
+        self._is_told = False
+        self._lock = threading.Lock()
+
+    @property
+    def name(self) -> str:
+        return self.spec.name
+
+    @property
+    def streaming_query(self) -> StreamingQuery:
+        """Spark's own query, for everything that is not offered here."""
+        assert self._query is not None
+        return self._query
+
+    @property
+    def state(self) -> QueryState:
+        if self._query is None:
+            return QueryState.STARTING
+        if self.is_active:
+            return QueryState.RUNNING
+        return QueryState.FAILED if self.exception else QueryState.STOPPED
+
+    @property
+    def is_active(self) -> bool:
+        return self._query is not None and _thread_lives(self._query)
+
+    @property
+    def status(self) -> dict[str, Any]:
+        """Spark's status: message, whether data is available, whether a trigger is active."""
+        return dict(self.streaming_query.status)
+
+    @property
+    def progress(self) -> dict[str, Any] | None:
+        """The last progress, as Spark reports it."""
+        last = self.streaming_query.lastProgress
+        return None if last is None else json.loads(last.json)
+
+    @property
+    def recent_progress(self) -> list[dict[str, Any]]:
+        return [json.loads(progress.json) for progress in self.streaming_query.recentProgress]
+
+    @property
+    def last_batch(self) -> int | None:
+        """The last committed batch."""
+        progress = self.progress
+        return self._resumed_after if progress is None else int(progress["batchId"])
+
+    @property
+    def exception(self) -> QueryFailedError | None:
+        """Why the query failed; None while it runs or after an ordinary stop."""
+        if self._query is None or self.is_active:
+            return None
+        cause = self._query.exception()
+        if cause is None:
+            return None
+        return explained(
+            self.name, self.spec.table.location, str(cause), last_batch=self.last_batch
+        )
+
+    def start(self) -> None:
+        with self._lock:
+            launched = self._launch()
+            self._query = launched.streaming_query
+            self._resumed_after = launched.resumed_after
+            self._is_told = False
+        self._report(
+            QueryStarted(
+                self.name, str(self._query.id), str(self._query.runId), launched.resumed_after
+            )
+        )
+
+    def restart(self, *, deadline_s: float = 30) -> None:
+        """Stops the query where it runs and starts it on its checkpoint."""
+        self.stop(deadline_s=deadline_s)
+        self.start()
+
+    def stop(self, *, deadline_s: float = 30) -> bool:
+        """Finishes the running batch, commits and stops; True where it had to be forced."""
+        if self._query is None:
+            return False
+        self.request_stop()
+        was_forced = not self._idle_within(deadline_s)
+        self._query.stop()
+        self.tell_end(was_forced=was_forced)
+        return was_forced
+
+    def request_stop(self) -> None:
+        """The running batch is the last one; returns at once."""
+        if self._query is not None and self.is_active and self._is_micro_batch:
+            _let_finish(self._query)
+
+    def await_termination(self, timeout_s: float | None = None) -> bool:
+        """Whether the query ended within the time-out (None: waits for ever)."""
+        deadline = None if timeout_s is None else time.monotonic() + timeout_s
+        while self.is_active:
+            if deadline is not None and time.monotonic() > deadline:
+                return False
+            time.sleep(_POLL_S)
+        self.tell_end(was_forced=False)
+        return True
+
+    def tell_end(self, *, was_forced: bool) -> None:
+        """Reports once that the query ended, and how."""
+        with self._lock:
+            if self._is_told:
+                return
+            self._is_told = True
+        if problem := self.exception:
+            self._report(QueryFailed(self.name, self.last_batch, str(problem)))
+        else:
+            self._report(QueryStopped(self.name, self.last_batch, was_forced))
+
+    def summary(self) -> dict[str, Any]:
+        """State, status and last progress as plain values."""
+        problem = self.exception
+        return {
+            "table": self.name,
+            "state": self.state.value,
+            "message": self.status["message"] if self.is_active else None,
+            "last_batch": self.last_batch,
+            "progress": self.progress,
+            "exception": str(problem) if problem else None,
+        }
+
+    @property
+    def _is_micro_batch(self) -> bool:
+        return self.spec.trigger.kind is not TriggerKind.CONTINUOUS
+
+    def _idle_within(self, deadline_s: float) -> bool:
+        assert self._query is not None
+        deadline = time.monotonic() + deadline_s
+        while self.is_active and self._is_micro_batch and self._query.status["isTriggerActive"]:
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(_POLL_S)
+        return True
+
+
+def _let_finish(query: StreamingQuery) -> None:
+    """Spark's `stop` interrupts the running batch. A query that finds its state terminated at
+    the end of a batch commits it and begins no other."""
+    execution = query._jsq.streamingQuery() if hasattr(query._jsq, "streamingQuery") else query._jsq
+    loader = execution.getClass().getClassLoader()
+    name = "org.apache.spark.sql.execution.streaming.runtime.TERMINATED$"
+    terminated = loader.loadClass(name).getField("MODULE$").get(None)
+    execution.state().set(terminated)
+
+
+def _thread_lives(query: StreamingQuery) -> bool:
+    # `isActive` is false as soon as the state says terminated, while the last batch still runs.
+    execution = query._jsq.streamingQuery() if hasattr(query._jsq, "streamingQuery") else query._jsq
+    return bool(execution.queryExecutionThread().isAlive())

@@ -1,0 +1,288 @@
+"""A pipeline while it runs: its queries, who may talk to it, and how it ends."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from headwater.definitions import TriggerKind
+from headwater.errors import RejectsUnwritten, RowsWithoutCheckpoint, UnknownTable
+from headwater.events import (
+    PipelineStarted,
+    PipelineStopped,
+    Report,
+)
+from headwater.graph import Graph
+from headwater.runtime.control import ControlServer
+from headwater.runtime.frames import BuiltTable, Frames
+from headwater.runtime.ownership import Ownership
+from headwater.runtime.progress import batch_completed, listener
+from headwater.runtime.query import Launched, Query
+from headwater.runtime.rejects import RejectCapture, ReportedSource, source_index
+from headwater.runtime.specification import QuerySpec, read_request, write_request
+from headwater.runtime.storage import Files, Storage, last_number
+from headwater.settings import Settings
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming import DataStreamWriter
+
+_POLL_S = 0.05
+
+
+class RunningPipeline:
+    """Queries by table name, from start to stop.
+
+    >>> run = app.start()                      # doctest: +SKIP
+    >>> run["even"].progress["numInputRows"]   # doctest: +SKIP
+    >>> run.stop()                             # doctest: +SKIP
+
+    A query that fails does not stop the others. `stop` may be called from any thread.
+    """
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        graph: Graph,
+        specs: Sequence[QuerySpec],
+        settings: Settings,
+        report: Report,
+        *,
+        app: str | None = None,
+    ) -> None:
+        self.name = graph.definitions.pipeline
+        self.settings = settings
+        self._spark = spark
+        self._graph = graph
+        self._storage = Storage(settings.storage_root, self.name)
+        self._files = Files(self._storage, spark)
+        self._report = report
+        self._app = app
+        self._ownership = Ownership(settings.local_folder, self.name)
+        self._specs = {spec.name: spec for spec in specs}
+        self._queries: dict[str, Query] = {}
+        self._by_run: dict[str, str] = {}
+        self._listener = listener(self._on_progress)
+        self._rejects: RejectCapture | None = None
+        self._control: ControlServer | None = None
+        self._stopping = threading.Lock()
+        self._is_stopped = False
+        self.stop_requested = threading.Event()
+        """Set when somebody asked for a stop from another process."""
+
+    # Looking
+
+    def __getitem__(self, table: str) -> Query:
+        if table not in self._queries:
+            raise UnknownTable(table, self._queries)
+        return self._queries[table]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._queries)
+
+    def __len__(self) -> int:
+        return len(self._queries)
+
+    @property
+    def queries(self) -> Mapping[str, Query]:
+        return dict(self._queries)
+
+    @property
+    def is_active(self) -> bool:
+        return any(query.is_active for query in self._queries.values())
+
+    def status(self) -> dict[str, Any]:
+        """State, status and last progress of every query as plain values."""
+        return {
+            "pipeline": self.name,
+            "tables": [query.summary() for query in self._queries.values()],
+        }
+
+    def await_termination(self, timeout_s: float | None = None) -> bool:
+        """Whether all queries ended within the time-out (None: waits until they do)."""
+        deadline = None if timeout_s is None else time.monotonic() + timeout_s
+        while True:
+            for query in self._queries.values():
+                if not query.is_active:
+                    query.tell_end(was_forced=False)
+            if not self.is_active:
+                return True
+            if self.stop_requested.is_set():
+                return False
+            if deadline is not None and time.monotonic() > deadline:
+                return False
+            time.sleep(_POLL_S)
+
+    def raise_failure(self) -> None:
+        """Raises what the first failed query, or keeping its rejected records, failed with."""
+        for query in self._queries.values():
+            if problem := query.exception:
+                raise problem
+        if self._rejects is not None and self._rejects.failure is not None:
+            raise RejectsUnwritten(str(self._rejects.failure)) from self._rejects.failure
+
+    # Starting and stopping
+
+    def start(self) -> RunningPipeline:
+        """Builds every query before the first one starts; nothing runs where one cannot."""
+        self._ownership.take()
+        try:
+            built = self._build()
+            self._rejects = RejectCapture(
+                self._spark, self._storage, self._reported(built), self._report
+            )
+            self._spark.streams.addListener(self._listener)
+            self._rejects.start()
+            self._report(PipelineStarted(self.name, tuple(self._specs)))
+            for spec in self._specs.values():
+                self._rejects.catch_up(spec.name)
+                query = Query(spec, lambda spec=spec: self._launch(spec), self._report)  # type: ignore[misc]
+                self._queries[spec.name] = query
+                query.start()
+            self._control = ControlServer(self._ownership.record.token, self._answer)
+            self._control.start()
+            self._ownership.publish(
+                port=self._control.port, app=self._app, tables=tuple(self._queries)
+            )
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def stop(self, *, deadline_s: float | None = None) -> bool:
+        """Lets every running batch finish and commit, then ends; True where a query had to be
+        forced because the deadline passed."""
+        with self._stopping:
+            if self._is_stopped:
+                return False
+            self._is_stopped = True
+            return self._stop(deadline_s or self.settings.stop_deadline_s)
+
+    def _stop(self, deadline_s: float) -> bool:
+        end = time.monotonic() + deadline_s
+        for query in self._queries.values():
+            query.request_stop()
+        forced = [
+            query.stop(deadline_s=max(0.0, end - time.monotonic()))
+            for query in self._queries.values()
+        ]
+        self._spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty()
+        self._spark.streams.removeListener(self._listener)
+        if self._rejects is not None:
+            self._rejects.close()
+        if self._control is not None:
+            self._control.close()
+        last = {name: query.last_batch for name, query in self._queries.items()}
+        failures = {name: str(q.exception) for name, q in self._queries.items() if q.exception}
+        self._ownership.release(last, failures)
+        self._report(PipelineStopped(self.name, last))
+        return any(forced)
+
+    # Inside
+
+    def _build(self) -> dict[str, BuiltTable]:
+        sinks = {spec.name: spec.sink for spec in self._specs.values()}
+        modes = {spec.name: spec.mode for spec in self._specs.values()}
+        self._frames = Frames(
+            self._spark, self._graph, self.settings, self._storage, sinks, modes
+        )
+        built = {}
+        for spec in self._specs.values():
+            self._no_rows_without_checkpoint(spec)
+            built[spec.name] = self._frames.stream(spec.name, spec.trigger)
+            request = write_request(spec, self.settings, self._storage)
+            columns = built[spec.name].frame._jdf.schema().toDDL()
+            spec.sink.prepare(self._spark, columns, request)
+            self._frames.prepared.add(spec.name)
+        self._built = dict(built)
+        return built
+
+    def _no_rows_without_checkpoint(self, spec: QuerySpec) -> None:
+        checkpoint = self._storage.checkpoint(spec.name)
+        if not spec.is_managed or self._files.exists(f"{checkpoint}/offsets"):
+            return
+        if spec.sink.holds_rows(self._spark, write_request(spec, self.settings, self._storage)):
+            raise RowsWithoutCheckpoint(spec.name, where=spec.table.location)
+
+    def _launch(self, spec: QuerySpec) -> Launched:
+        # The frame built at the start serves the first launch; a restart reads lookups anew.
+        built = self._built.pop(spec.name, None) or self._frames.stream(spec.name, spec.trigger)
+        checkpoint = self._storage.checkpoint(spec.name)
+        resumed_after = last_number(self._files, f"{checkpoint}/commits")
+        request = write_request(spec, self.settings, self._storage)
+        writer = spec.sink.write_stream(built.frame, request)
+        writer = writer.queryName(spec.name).outputMode(spec.mode.value)
+        writer = _triggered(writer, spec).option("checkpointLocation", checkpoint)
+        query = writer.start()
+        self._by_run[str(query.runId)] = spec.name
+        return Launched(query, resumed_after)
+
+    def _reported(self, built: Mapping[str, BuiltTable]) -> dict[str, list[ReportedSource]]:
+        taken: set[str] = set()
+        reported: dict[str, list[ReportedSource]] = {}
+        for spec in self._specs.values():
+            for name, frame in built[spec.name].parsed_sources.items():
+                index = source_index(built[spec.name].frame, frame)
+                if name in taken or index is None:
+                    continue
+                source = self._graph.definitions.sources[name]
+                taken.add(name)
+                request = read_request(
+                    source, source.connector, self.settings, self._storage, spec.trigger
+                )
+                found = ReportedSource(source, spec.name, request, index)
+                reported.setdefault(spec.name, []).append(found)
+        return reported
+
+    def _on_progress(self, run_id: str, progress: dict[str, Any]) -> None:
+        table = self._by_run.get(run_id)
+        if table is None:
+            return
+        event = batch_completed(table, progress)
+        self._report(event)
+        if self._rejects is not None and "observedMetrics" in progress:
+            counted = event.rejected if progress["observedMetrics"] else None
+            self._rejects.decide(table, event.batch, counted)
+
+    def _answer(self, request: dict[str, Any]) -> dict[str, Any]:
+        command, table = request.get("command"), request.get("table")
+        if command == "status":
+            return self.status()
+        if command == "recent" and table:
+            return {"recent": self[table].recent_progress}
+        if command == "stop" and table:
+            self[table].stop(deadline_s=self.settings.stop_deadline_s)
+            return self[table].summary()
+        if command == "restart" and table:
+            self[table].restart(deadline_s=self.settings.stop_deadline_s)
+            return self[table].summary()
+        if command == "stop":
+            self.stop_requested.set()
+            return {"stopping": list(self._queries)}
+        if command == "rows" and table:
+            return self._rows(str(table), int(request.get("rows", 20)))
+        raise ValueError(f"unknown command {command!r}")
+
+    def _rows(self, table: str, rows: int) -> dict[str, Any]:
+        """Rows of a table that lives in this process only."""
+        frame = self._spark.table(self[table].name)
+        found = frame.limit(rows).collect()
+        return {"columns": frame.columns, "rows": [list(row) for row in found]}
+
+
+def _triggered(writer: DataStreamWriter, spec: QuerySpec) -> DataStreamWriter:
+    interval = spec.trigger.interval or ""
+    match spec.trigger.kind:
+        case TriggerKind.PROCESSING_TIME:
+            return writer.trigger(processingTime=interval)
+        case TriggerKind.ONCE:
+            return writer.trigger(once=True)
+        case TriggerKind.AVAILABLE_NOW:
+            return writer.trigger(availableNow=True)
+        case TriggerKind.CONTINUOUS:
+            return writer.trigger(continuous=interval)
+        case TriggerKind.REAL_TIME:
+            return writer.trigger(realTime=interval)
+    return writer

@@ -1,0 +1,190 @@
+"""The Spark session and the settings that make it fast, each with its reason."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from headwater.events import Report, silent, step
+from headwater.local.jars import JarSet, jar_paths
+from headwater.local.java import find_java
+from headwater.settings import Settings
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@dataclass(frozen=True, slots=True)
+class SparkSetting:
+    """One Spark setting with the reason why Headwater chose it, or who else did."""
+
+    key: str
+    value: str
+    reason: str
+
+
+_STATE = "org.apache.spark.sql.execution.streaming.state."
+_SQL = "spark.sql."
+
+
+def spark_settings(settings: Settings) -> list[SparkSetting]:
+    """Every setting that a session starts with; the user's own win and say so."""
+    cores = settings.cores
+    partitions = settings.shuffle_partitions or cores
+    why_partitions = (
+        "shuffle_partitions of the profile"
+        if settings.shuffle_partitions
+        else "one state partition per core: 200 cost 16 to 23 task-seconds of commits per run"
+    )
+    chosen = [
+        SparkSetting("spark.master", settings.master, "master of the profile"),
+        SparkSetting("spark.driver.memory", settings.driver_memory, "driver_memory of the profile"),
+        SparkSetting(_SQL + "shuffle.partitions", str(partitions), why_partitions),
+        SparkSetting(
+            "spark.driver.defaultJavaOptions",
+            "-XX:+UseParallelGC -Djava.net.preferIPv6Addresses=false",
+            "throughput counts more than pauses in a micro-batch",
+        ),
+        SparkSetting(
+            _SQL + "streaming.stateStore.providerClass",
+            _STATE + "RocksDBStateStoreProvider",
+            "state outside the heap, changes instead of snapshots",
+        ),
+        SparkSetting(
+            _SQL + "streaming.stateStore.rocksdb.changelogCheckpointing.enabled",
+            "true",
+            "a batch uploads what changed, not the whole state",
+        ),
+        SparkSetting(
+            _SQL + "session.timeZone",
+            "UTC",
+            "windows and results do not depend on the machine's zone",
+        ),
+        SparkSetting(
+            _SQL + "extensions", "io.delta.sql.DeltaSparkSessionExtension", "managed tables"
+        ),
+        SparkSetting(
+            _SQL + "catalog.spark_catalog",
+            "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+            "managed tables",
+        ),
+        SparkSetting(
+            "spark.databricks.delta.snapshotPartitions",
+            "1",
+            "the log of a small table fits one task; the default of 50 takes seconds",
+        ),
+        SparkSetting(
+            "spark.databricks.delta.properties.defaults.checkpointInterval",
+            "50",
+            "a log checkpoint every 50 commits instead of every 10",
+        ),
+        SparkSetting("spark.ui.enabled", "false", "saves memory and a port; status shows progress"),
+        SparkSetting("spark.ui.showConsoleProgress", "false", "no progress bars between log lines"),
+        SparkSetting(
+            _SQL + "streaming.metricsEnabled", "false", "metrics come from the progress reports"
+        ),
+        SparkSetting(
+            _SQL + "adaptive.enabled",
+            "false",
+            "small stateful batches gain nothing from planning twice",
+        ),
+    ]
+    mine = {setting.key: setting for setting in chosen}
+    for key, value in settings.spark.items():
+        mine[key] = SparkSetting(key, value, f"headwater.toml [profile.{settings.profile}.spark]")
+    return list(mine.values())
+
+
+def open_session(
+    settings: Settings,
+    jars: Iterable[JarSet],
+    *,
+    report: Report = silent,
+    is_verbose: bool = False,
+) -> SparkSession:
+    """The active session where there is one, else a new one with Headwater's settings."""
+    from pyspark.sql import SparkSession
+
+    active = SparkSession.getActiveSession()
+    if active is not None:
+        return active
+    paths = jar_paths({JarSet.DELTA, *jars}, report=report)
+    java = find_java()
+    os.environ["JAVA_HOME"] = str(java.home)
+    # Without this another interpreter on the path runs the workers.
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    log = settings.local_folder / "logs" / "spark.log"
+    builder = SparkSession.builder.appName("headwater")
+    for setting in spark_settings(settings):
+        builder = builder.config(setting.key, setting.value)
+    for key, value in _jar_settings(settings, paths).items():
+        builder = builder.config(key, value)
+    if not is_verbose:
+        builder = builder.config("spark.driver.extraJavaOptions", _log_option(log))
+    with step("Starting Spark", report), _stderr_to(None if is_verbose else log):
+        session: SparkSession = builder.getOrCreate()
+    return session
+
+
+def _jar_settings(settings: Settings, paths: list[Path]) -> dict[str, str]:
+    if settings.master.startswith("local"):
+        return {"spark.driver.extraClassPath": os.pathsep.join(map(str, paths))}
+    return {"spark.jars": ",".join(map(str, paths))}
+
+
+_LOG4J = """\
+rootLogger.level = info
+rootLogger.appenderRef.file.ref = file
+appender.file.type = RollingFile
+appender.file.name = file
+appender.file.fileName = {log}
+appender.file.filePattern = {log}.%i
+appender.file.layout.type = PatternLayout
+appender.file.layout.pattern = %d{{yyyy-MM-dd HH:mm:ss.SSS}} %p %c{{1}}: %m%n%ex
+appender.file.policies.type = Policies
+appender.file.policies.size.type = SizeBasedTriggeringPolicy
+appender.file.policies.size.size = 20MB
+appender.file.strategy.type = DefaultRolloverStrategy
+appender.file.strategy.max = 3
+logger.codegen.name = org.apache.spark.sql.catalyst.expressions.codegen
+logger.codegen.level = warn
+logger.scheduler.name = org.apache.spark.scheduler
+logger.scheduler.level = warn
+logger.storage.name = org.apache.spark.storage
+logger.storage.level = warn
+logger.executor.name = org.apache.spark.executor
+logger.executor.level = warn
+logger.kafka.name = org.apache.kafka
+logger.kafka.level = warn
+"""
+
+
+def _log_option(log: Path) -> str:
+    log.parent.mkdir(parents=True, exist_ok=True)
+    configuration = log.parent / "log4j2.properties"
+    configuration.write_text(_LOG4J.format(log=log))
+    return f"-Dlog4j2.configurationFile=file:{configuration}"
+
+
+@contextlib.contextmanager
+def _stderr_to(log: Path | None) -> Iterator[None]:
+    """The JVM inherits this process's standard error at its start: hand it the log instead."""
+    if log is None:
+        yield
+        return
+    log.parent.mkdir(parents=True, exist_ok=True)
+    sys.stderr.flush()
+    kept = os.dup(2)
+    with open(log.parent / "jvm.log", "ab") as target:
+        os.dup2(target.fileno(), 2)
+        try:
+            yield
+        finally:
+            os.dup2(kept, 2)
+            os.close(kept)

@@ -1,0 +1,75 @@
+"""What one query will do, once every open choice has been made."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from headwater.connectors.interface import Connector, ReadRequest, WriteRequest
+from headwater.definitions import Guarantee, Lookup, OutputMode, Source, Table, Trigger
+from headwater.runtime.storage import Storage
+from headwater.settings import Connection, Settings
+
+
+@dataclass(frozen=True, slots=True)
+class QuerySpec:
+    """A table with its sink, mode, trigger and guarantee decided."""
+
+    table: Table
+    sink: Connector
+    mode: OutputMode
+    trigger: Trigger
+    guarantee: Guarantee
+    is_async_progress: bool = False
+
+    @property
+    def name(self) -> str:
+        return self.table.name
+
+    @property
+    def is_managed(self) -> bool:
+        return self.table.into is None
+
+    def with_trigger(self, trigger: Trigger) -> QuerySpec:
+        # Spark refuses asynchronous progress tracking under triggers that end by themselves.
+        is_async = self.is_async_progress and not trigger.is_bounded
+        return replace(self, trigger=trigger, is_async_progress=is_async)
+
+
+def connection_of(connector: Connector, settings: Settings) -> Connection | None:
+    if not connector.needs_connection:
+        return None
+    return settings.connection(connector.connection or connector.system)
+
+
+def read_request(
+    definition: Source | Lookup | Table,
+    connector: Connector,
+    settings: Settings,
+    storage: Storage,
+    trigger: Trigger,
+) -> ReadRequest:
+    source = definition if isinstance(definition, Source) else None
+    limit = source.max_per_batch if source else None
+    return ReadRequest(
+        name=definition.name,
+        schema=None if isinstance(definition, Table) else definition.schema,
+        connection=connection_of(connector, settings),
+        base=settings.folder,
+        managed=storage.table(definition.name),
+        max_per_batch=limit or connector.default_limit(),
+        event_time=source.event_time if source else None,
+        trigger=trigger.kind,
+    )
+
+
+def write_request(spec: QuerySpec, settings: Settings, storage: Storage) -> WriteRequest:
+    return WriteRequest(
+        table=spec.name,
+        mode=spec.mode,
+        key=spec.table.key,
+        connection=connection_of(spec.sink, settings),
+        base=settings.folder,
+        managed=storage.table(spec.name),
+        trigger=spec.trigger.kind,
+        is_async_progress=spec.is_async_progress,
+    )

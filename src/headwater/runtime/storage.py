@@ -1,0 +1,124 @@
+"""Where a pipeline keeps what must outlive it.
+
+    <storage>/<pipeline>/tables/<table>         managed Delta tables, late and rejected rows
+    <storage>/<pipeline>/checkpoints/<table>    offsets, commits and state of one query
+    <storage>/<pipeline>/aside/<table>-<time>   what `run --fresh` moved out of the way
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import os
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@dataclass(frozen=True, slots=True)
+class Storage:
+    """Paths of one pipeline, on the local file system or any other that Hadoop knows."""
+
+    root: str
+    pipeline: str
+
+    @property
+    def is_local(self) -> bool:
+        return "://" not in self.root
+
+    def table(self, name: str) -> str:
+        return f"{self.root}/{self.pipeline}/tables/{name}"
+
+    def checkpoint(self, table: str) -> str:
+        return f"{self.root}/{self.pipeline}/checkpoints/{table}"
+
+    def aside(self, table: str, what: str, now: dt.datetime) -> str:
+        return f"{self.root}/{self.pipeline}/aside/{table}-{now:%Y%m%dT%H%M%S%f}/{what}"
+
+
+class Files:
+    """The few file operations that the runtime needs, on whatever holds the storage."""
+
+    def __init__(self, storage: Storage, spark: SparkSession | None = None) -> None:
+        self._storage = storage
+        self._spark = spark
+
+    def exists(self, path: str) -> bool:
+        if self._storage.is_local:
+            return os.path.exists(path)
+        return bool(self._hadoop(path).exists(self._path(path)))
+
+    def names(self, path: str) -> list[str]:
+        """Names in a folder; none where the folder is missing."""
+        if not self.exists(path):
+            return []
+        if self._storage.is_local:
+            return os.listdir(path)
+        return [str(s.getPath().getName()) for s in self._hadoop(path).listStatus(self._path(path))]
+
+    def read(self, path: str) -> str:
+        if self._storage.is_local:
+            return Path(path).read_text()
+        stream = self._hadoop(path).open(self._path(path))
+        try:
+            return bytes(stream.readAllBytes()).decode()
+        finally:
+            stream.close()
+
+    def write(self, path: str, text: str) -> None:
+        """Replaces a small file as a whole: a reader sees the old or the new text."""
+        if self._storage.is_local:
+            beside = Path(f"{path}.new")
+            beside.parent.mkdir(parents=True, exist_ok=True)
+            beside.write_text(text)
+            beside.replace(path)
+            return
+        stream = self._hadoop(path).create(self._path(path), True)
+        stream.write(text.encode())
+        stream.close()
+
+    def move(self, origin: str, target: str) -> None:
+        if self._storage.is_local:
+            Path(target).parent.mkdir(parents=True, exist_ok=True)
+            shutil.move(origin, target)
+            return
+        files = self._hadoop(origin)
+        files.mkdirs(self._path(target).getParent())
+        files.rename(self._path(origin), self._path(target))
+
+    def _path(self, path: str) -> Any:
+        assert self._spark is not None
+        return self._spark._jvm.org.apache.hadoop.fs.Path(path)  # type: ignore[union-attr]
+
+    def _hadoop(self, path: str) -> Any:
+        assert self._spark is not None
+        configuration = self._spark._jsparkSession.sessionState().newHadoopConf()
+        return self._path(path).getFileSystem(configuration)
+
+
+def set_aside(files: Files, storage: Storage, table: str, *, is_managed: bool) -> list[str]:
+    """Moves a table's checkpoint, and a managed table's rows with it, out of the way.
+
+    Rows and checkpoint belong together: a fresh checkpoint reads the input again from its
+    start, so rows left behind would be there twice.
+    """
+    now = dt.datetime.now(dt.UTC)
+    moved = []
+    places = {"checkpoint": storage.checkpoint(table)}
+    if is_managed:
+        places["table"] = storage.table(table)
+    for what, path in places.items():
+        if files.exists(path):
+            target = storage.aside(table, what, now)
+            files.move(path, target)
+            moved.append(target)
+    return moved
+
+
+def last_number(files: Files, folder: str) -> int | None:
+    """The highest batch in a metadata log of a checkpoint (`offsets`, `commits`)."""
+    numbers = [int(name) for name in files.names(folder) if name.isdigit()]
+    return max(numbers, default=None)
