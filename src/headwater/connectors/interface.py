@@ -9,19 +9,20 @@ build a DataFrame or a writer are called once per start of a query and must not 
 from __future__ import annotations
 
 from abc import ABC
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, cast
 
 from headwater.definitions import Limit, LimitUnit, OutputMode, TriggerKind
-from headwater.errors import NotReadable, NotReplaceable, NotWritable
+from headwater.errors import LimitUnsupported, NotReadable, NotReplaceable, NotWritable
 from headwater.local.jars import JarSet
 from headwater.settings import Connection
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.streaming import DataStreamWriter
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
+    from pyspark.sql.types import StructType
 
 REJECTED = "__rejected"
 """Boolean column that a parsing connector adds: the record did not parse."""
@@ -199,6 +200,13 @@ def option_texts(options: Mapping[str, object] | None) -> dict[str, str]:
         name: str(value).lower() if isinstance(value, bool) else str(value)
         for name, value in (options or {}).items()
     }
+
+
+def struct_type(schema: str) -> StructType:
+    """A schema's text as Spark's value; needs a session."""
+    from pyspark.sql.types import StructType
+
+    return cast(StructType, StructType.fromDDL(schema))
 
 
 def jars_of(connectors: Iterable[Connector]) -> frozenset[JarSet]:

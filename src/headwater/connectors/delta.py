@@ -1,0 +1,154 @@
+"""Delta tables: managed ones under the storage root, and those at a path."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from headwater.connectors.interface import (
+    ALL_MODES,
+    Connector,
+    ReadRequest,
+    WriteRequest,
+    limit_option,
+    located,
+    option_texts,
+    struct_type,
+)
+from headwater.definitions import Limit, LimitUnit, OutputMode
+from headwater.errors import DeltaTableMissing, InvalidConnector, KeyNotUnique
+from headwater.local.jars import JarSet
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+_SEVERAL_ROWS_FOR_ONE_KEY = "DELTA_MULTIPLE_SOURCE_ROW_MATCHING_TARGET_ROW_IN_MERGE"
+
+
+@dataclass(frozen=True, slots=True)
+class Delta(Connector):
+    """A Delta table; `path` None is the managed table of the same name. See `delta`."""
+
+    system: ClassVar[str] = "delta"
+    jars: ClassVar[frozenset[JarSet]] = frozenset({JarSet.DELTA})
+    reads_streams: ClassVar[bool] = True
+    reads_batches: ClassVar[bool] = True
+    writes: ClassVar[bool] = True
+    is_replayable: ClassVar[bool] = True
+    limit_units: ClassVar[frozenset[LimitUnit]] = frozenset({LimitUnit.FILES, LimitUnit.BYTES})
+
+    path: str | None = None
+    options: Mapping[str, str] = field(default_factory=dict, hash=False)
+
+    def read_stream(self, spark: SparkSession, request: ReadRequest) -> DataFrame:
+        options = {**limit_option(self, request), **self.options}
+        return spark.readStream.format("delta").options(**options).load(self._read_path(request))
+
+    def read_batch(self, spark: SparkSession, request: ReadRequest) -> DataFrame:
+        return spark.read.format("delta").options(**self.options).load(self._read_path(request))
+
+    def check_readable(self, request: ReadRequest) -> None:
+        path = self._read_path(request)
+        if "://" not in path and not os.path.isdir(os.path.join(path, "_delta_log")):
+            raise DeltaTableMissing(request.name, path)
+
+    def default_limit(self) -> Limit | None:
+        return Limit(1000, LimitUnit.FILES)
+
+    def modes(self, *, has_key: bool) -> frozenset[OutputMode]:
+        return ALL_MODES if has_key else ALL_MODES - {OutputMode.UPDATE}
+
+    def idempotence(self, mode: OutputMode, *, has_key: bool) -> tuple[bool, str]:
+        if mode is OutputMode.UPDATE:
+            return has_key, "a batch merged again by its key leaves the same rows"
+        return True, "every Delta commit carries the query's id and the batch"
+
+    def write_stream(self, frame: DataFrame, request: WriteRequest) -> DataStreamWriter:
+        path = self._write_path(request)
+        if request.mode is OutputMode.UPDATE:
+            return frame.writeStream.foreachBatch(_merging(path, request))
+        return frame.writeStream.format("delta").options(**self.options).option("path", path)
+
+    def write_batch(self, frame: DataFrame, request: WriteRequest) -> None:
+        options = {"overwriteSchema": "true", **self.options}
+        writer = frame.write.format("delta").mode("overwrite").options(**options)
+        writer.save(self._write_path(request))
+
+    def prepare(self, spark: SparkSession, schema: str, request: WriteRequest) -> None:
+        columns = struct_type(schema)
+        for column in columns:
+            column.nullable = True
+        builder = _delta_tables(spark).createIfNotExists(spark._jsparkSession)
+        java_columns = spark._jsparkSession.parseDataType(columns.json())
+        builder.location(self._write_path(request)).addColumns(java_columns).execute()
+
+    def holds_rows(self, spark: SparkSession, request: WriteRequest) -> bool:
+        path = self._write_path(request)
+        if not _delta_tables(spark).isDeltaTable(spark._jsparkSession, path):
+            return False
+        return not spark.read.format("delta").load(path).isEmpty()
+
+    def place(self, base: Path, connection: str) -> str | None:
+        return None if self.path is None else located(self.path, base)
+
+    def describe(self) -> str:
+        return "delta table" if self.path is None else f"delta table at {self.path}"
+
+    def _read_path(self, request: ReadRequest) -> str:
+        return self._path(request.base, request.managed)
+
+    def _write_path(self, request: WriteRequest) -> str:
+        return self._path(request.base, request.managed)
+
+    def _path(self, base: Path, managed: str | None) -> str:
+        if self.path is not None:
+            return located(self.path, base)
+        if managed is None:
+            raise InvalidConnector(
+                "delta", "an input without a path", remedy='say which table: delta("folder")'
+            )
+        return managed
+
+
+def _delta_tables(spark: SparkSession) -> Any:
+    jvm: Any = spark._jvm
+    return jvm.io.delta.tables.DeltaTable
+
+
+def _merging(path: str, request: WriteRequest) -> Callable[[DataFrame, int], None]:
+    condition = " AND ".join(
+        f"old.{quoted} <=> new.{quoted}"
+        for quoted in (f"`{name.replace('`', '``')}`" for name in request.key)
+    )
+
+    def merge(frame: DataFrame, batch: int) -> None:
+        from pyspark.errors import PySparkException
+
+        table = _delta_tables(frame.sparkSession).forPath(frame.sparkSession._jsparkSession, path)
+        merging = getattr(table, "as")("old").merge(frame.alias("new")._jdf, condition)
+        try:
+            merging.whenMatched().updateAll().whenNotMatched().insertAll().execute()
+        except PySparkException as failure:
+            if _SEVERAL_ROWS_FOR_ONE_KEY in str(failure):
+                raise KeyNotUnique(request.table, request.key, batch) from failure
+            raise
+
+    return merge
+
+
+def delta(path: str | None = None, *, options: Mapping[str, object] | None = None) -> Delta:
+    """A Delta table at `path`, or, without one, the managed table of the declared name.
+
+    Writing: append and complete through Delta's own sink, exactly once; update needs the table's
+    `key`, merges each batch by it, and one batch must hold one row per key. A batch run replaces
+    the content in one commit. Reading: as a stream (a table that is only appended to), as a batch
+    and as a lookup; a batch of a stream takes at most 1,000 files.
+
+    >>> delta("tables/devices").describe()
+    'delta table at tables/devices'
+    """
+    return Delta(path, option_texts(options))

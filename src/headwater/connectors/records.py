@@ -1,0 +1,151 @@
+"""Text records parsed by a schema: which are rejected, and why.
+
+A record is rejected when it does not parse, when a column declared NOT NULL or the event time is
+null, or when it holds no value for any column of the schema. The verdict looks at every column of
+the schema whichever the query needs, so that all queries over one source reject the same records.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import reduce
+from typing import TYPE_CHECKING
+
+from headwater.connectors.interface import REJECTED, struct_type
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+    from pyspark.sql.types import StructType
+
+CORRUPT = "__corrupt"
+"""Column into which Spark's parsers put a record that they could not parse."""
+
+
+class RecordFormat(enum.Enum):
+    JSON = "JSON"
+    CSV = "CSV"
+
+
+@dataclass(frozen=True, slots=True)
+class RecordParser:
+    """Turns text into rows. `schema` is the user's; `options` are those of Spark's parser."""
+
+    format: RecordFormat
+    schema: str
+    event_time: str | None = None
+    options: Mapping[str, str] = field(default_factory=dict)
+
+    def columns(self) -> StructType:
+        """The user's columns as a reader can deliver them: all nullable."""
+        from pyspark.sql.types import StructField, StructType
+
+        declared = struct_type(self.schema)
+        return StructType([StructField(column.name, column.dataType) for column in declared])
+
+    def columns_with_corrupt(self) -> StructType:
+        return self.columns().add(CORRUPT, "string")
+
+    def parser_options(self) -> dict[str, str]:
+        fixed = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": CORRUPT}
+        return {**self.options, **fixed}
+
+    def parsed(self, text: Column) -> Column:
+        """A struct of the schema's columns and `CORRUPT`."""
+        return self._from_text(text, self.columns_with_corrupt())
+
+    def verdict(self, frame: DataFrame) -> DataFrame:
+        """`frame`, which has the schema's columns and `CORRUPT`, with `REJECTED` instead of it."""
+        return frame.withColumn(REJECTED, self.is_rejected(frame[CORRUPT])).drop(CORRUPT)
+
+    def is_rejected(self, corrupt: Column, *, within: str | None = None) -> Column:
+        """The verdict over the parsed columns, which are fields of `within` if that is given."""
+        from pyspark.sql import functions as F
+
+        missing = {name: _column(name, within).isNull() for name in self.columns().names}
+        nothing = list(missing.values())
+        # A plain AND would be absorbed by the optimizer, which would then not read every column.
+        is_empty = F.least(*nothing) if len(nothing) > 1 else nothing[0]
+        needed = [missing[name] for name in self._required()]
+        return reduce(lambda one, other: one | other, needed, corrupt.isNotNull() | is_empty)
+
+    def reason(self, text: Column) -> Column:
+        """In words, why the record `text` is rejected; NULL where it is not.
+
+        Parses twice, so it belongs off the hot path.
+        """
+        from pyspark.sql import functions as F
+
+        typed = self.parsed(text)
+        texts = self._from_text(text, self._columns_as_text())
+        kind = self.format.value
+        reasons = [
+            F.when(text.isNull(), "no value (tombstone)"),
+            F.when(texts[CORRUPT].isNotNull() & F.lit(kind == "JSON"), "not a JSON object"),
+            *self._unreadable(typed, texts),
+            F.when(typed[CORRUPT].isNotNull(), f"not {kind} of {len(self.columns())} columns"),
+            *self._missing(typed),
+            F.when(
+                F.forall(F.array(*self._nulls(typed)), lambda is_null: is_null),
+                "no value for any column of the schema",
+            ),
+        ]
+        return F.coalesce(*reasons)
+
+    def _unreadable(self, typed: Column, texts: Column) -> Iterable[Column]:
+        from pyspark.sql import functions as F
+
+        for column in self.columns():
+            expected = column.dataType.simpleString()
+            yield F.when(
+                typed[column.name].isNull() & texts[column.name].isNotNull(),
+                F.concat(
+                    F.lit(f'column {column.name}: found "'),
+                    texts[column.name],
+                    F.lit(f'", expected {expected}'),
+                ),
+            )
+
+    def _missing(self, typed: Column) -> Iterable[Column]:
+        from pyspark.sql import functions as F
+
+        for name in self._required():
+            is_event_time = name == self.event_time
+            problem = (
+                f"event time {name}: null"
+                if is_event_time
+                else (f"column {name}: missing, declared NOT NULL")
+            )
+            yield F.when(typed[name].isNull(), problem)
+
+    def _nulls(self, typed: Column) -> list[Column]:
+        return [typed[name].isNull() for name in self.columns().names]
+
+    def _required(self) -> list[str]:
+        return [
+            column.name
+            for column in struct_type(self.schema)
+            if not column.nullable or column.name == self.event_time
+        ]
+
+    def _columns_as_text(self) -> StructType:
+        from pyspark.sql.types import StringType, StructField, StructType
+
+        names = [*self.columns().names, CORRUPT]
+        return StructType([StructField(name, StringType()) for name in names])
+
+    def _from_text(self, text: Column, columns: StructType) -> Column:
+        from pyspark.sql import functions as F
+
+        options = self.parser_options()
+        if self.format is RecordFormat.JSON:
+            return F.from_json(text, columns, options)
+        return F.from_csv(text, F.lit(columns.toDDL()), options)
+
+
+def _column(name: str, within: str | None) -> Column:
+    from pyspark.sql import functions as F
+
+    quoted = f"`{name.replace('`', '``')}`"
+    return F.col(quoted if within is None else f"`{within}`.{quoted}")
