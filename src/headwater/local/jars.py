@@ -137,9 +137,8 @@ def _run_ivy(jars: list[Jar], draft: Path) -> str:
     command += ["org.apache.ivy.Main", "-warn", "-settings", settings]
     command += ["-ivy", str(draft / "ivy.xml"), "-cache", str(draft / "cache")]
     run = subprocess.run(command, capture_output=True, text=True, check=False)
-    lines = [line.strip(" \t.") for line in (run.stdout + run.stderr).splitlines()]
-    causes = [line for line in lines if "failed" in line or "Exception" in line]
-    return causes[-1] if causes else f"Ivy ended with exit code {run.returncode}"
+    complaints = (run.stdout + run.stderr).partition(":::: ERRORS")[2].split("\n\n")[0].strip()
+    return complaints.splitlines()[0].strip() if complaints else f"Ivy ended: {run.returncode}"
 
 
 def _pyspark_jars() -> Path:

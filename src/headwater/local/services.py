@@ -20,6 +20,7 @@ from headwater.events import Report, StepFinished, StepStarted, silent
 from headwater.local import ports
 from headwater.local.cache import replace_text
 from headwater.local.kafka import Kafka
+from headwater.local.postgres import Postgres
 from headwater.local.processes import (
     ProcessMark,
     command_line,
@@ -31,7 +32,7 @@ from headwater.local.processes import (
 )
 from headwater.local.service import Service
 
-SERVICES: dict[str, Service] = {service.name: service for service in (Kafka(),)}
+SERVICES: dict[str, Service] = {service.name: service for service in (Kafka(), Postgres())}
 
 _ATTEMPTS = 3
 _RELEASE_S = 2.0
@@ -221,9 +222,11 @@ def _end_leftovers(service: Service, home: Path, state: _State | None) -> bool:
 def _unrecorded(home: Path) -> ProcessMark | None:
     """A server whose starter died before it wrote the state: known by its pid and command line."""
     pid = pid_in(home / "pid")
-    if pid is None or str(home) not in command_line(pid):
+    command = home / "command"
+    if pid is None or not command.exists():
         return None
-    return mark(pid)
+    is_ours = command_line(pid).rstrip().endswith(command.read_text(encoding="utf-8").strip())
+    return mark(pid) if is_ours else None
 
 
 def _start(service: Service, home: Path, *, asked: int | None, remembered: int | None) -> _State:
@@ -246,6 +249,8 @@ def _start(service: Service, home: Path, *, asked: int | None, remembered: int |
 def _attempt(service: Service, home: Path, port: int, deadline: float) -> _State | None:
     """One start; None if the server ended by itself, as it does when another took the port."""
     launch = service.launch(home, port)
+    # Without the program itself: a wrapper script replaces it by another.
+    replace_text(home / "command", " ".join(launch.argv[1:]) + "\n")
     pid = start_detached(
         launch.argv,
         log=home / "log",
