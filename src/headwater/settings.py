@@ -84,7 +84,9 @@ class Settings:
     @property
     def storage_root(self) -> str:
         """The storage as an absolute path or a URI."""
-        return self.storage if "://" in self.storage else str((self.folder / self.storage).resolve())
+        return (
+            self.storage if "://" in self.storage else str((self.folder / self.storage).resolve())
+        )
 
     @property
     def local_folder(self) -> Path:
@@ -99,7 +101,11 @@ class Settings:
             return int(match.group(1))
         if self.master == "local":
             return 1
-        return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        return (
+            len(os.sched_getaffinity(0))
+            if hasattr(os, "sched_getaffinity")
+            else os.cpu_count() or 1
+        )
 
     def connection(self, name: str) -> Connection:
         """The connection of that name: declared in the profile, else the local service."""

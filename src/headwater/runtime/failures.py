@@ -8,7 +8,9 @@ from collections.abc import Iterable
 from headwater.errors import Location, QueryFailedError
 
 _FRAME = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+)')
-_PYTHON_ERROR = re.compile(r"^(?:[\w.]*\.)?([A-Z]\w*(?:Error|Exception|Interrupt|Exit|Warning)): .*", re.M)
+_PYTHON_ERROR = re.compile(
+    r"^(?:[\w.]*\.)?([A-Z]\w*(?:Error|Exception|Interrupt|Exit|Warning)): .*", re.M
+)
 _CONDITION = re.compile(r"\[([A-Z][A-Z0-9_.]+)\]")
 
 
@@ -27,9 +29,7 @@ def explained(
 
 def _first_sentence(text: str) -> str:
     """The innermost condition that Spark names, else the first line that says something."""
-    conditions = [
-        m.start() for m in _CONDITION.finditer(text) if m.group(1) != "STREAM_FAILED"
-    ]
+    conditions = [m.start() for m in _CONDITION.finditer(text) if m.group(1) != "STREAM_FAILED"]
     begin = conditions[-1] if conditions else 0
     rest = text[begin:].split("JVM stacktrace", 1)[0].strip()
     lines = [line.strip() for line in rest.splitlines() if line.strip()]

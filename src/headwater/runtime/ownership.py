@@ -1,7 +1,7 @@
 """Which process runs a pipeline: a lock that dies with it, and a record that outlives it.
 
-    <project>/.headwater/<pipeline>/run/lock      held while the pipeline runs
-    <project>/.headwater/<pipeline>/run/run.json  who holds it, how to reach it, how it ended
+<project>/.headwater/<pipeline>/run/lock      held while the pipeline runs
+<project>/.headwater/<pipeline>/run/run.json  who holds it, how to reach it, how it ended
 """
 
 from __future__ import annotations
@@ -69,9 +69,7 @@ class Ownership:
             raise PipelineOwned(self.record.pipeline, pid, str(self._folder)) from None
         self._lock = lock
 
-    def publish(
-        self, *, port: int, app: str | None, tables: tuple[str, ...]
-    ) -> None:
+    def publish(self, *, port: int, app: str | None, tables: tuple[str, ...]) -> None:
         """Tells other processes how to reach this one."""
         self.record = replace(self.record, port=port, app=app, tables=tables)
         self._write()

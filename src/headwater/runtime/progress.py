@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from headwater.events import BatchCompleted
 
 if TYPE_CHECKING:
-    from pyspark.sql.streaming import StreamingQueryListener
+    from pyspark.sql.streaming.listener import StreamingQueryListener
 
 _REJECTED = "__rejected"
 
@@ -36,7 +36,7 @@ def batch_completed(table: str, progress: dict[str, Any]) -> BatchCompleted:
 
 def listener(on_progress: Callable[[str, dict[str, Any]], None]) -> StreamingQueryListener:
     """A listener that hands on each progress as plain values, by the run's id."""
-    from pyspark.sql.streaming import StreamingQueryListener
+    from pyspark.sql.streaming.listener import StreamingQueryListener
 
     class Progress(StreamingQueryListener):
         def onQueryStarted(self, event: Any) -> None:  # noqa: N802 - Spark's name

@@ -12,13 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 from headwater.definitions import TriggerKind
 from headwater.errors import QueryFailedError
-from headwater.events import Report
-from headwater.events import QueryFailed, QueryStarted, QueryStopped
+from headwater.events import QueryFailed, QueryStarted, QueryStopped, Report
 from headwater.runtime.failures import explained
 from headwater.runtime.specification import QuerySpec
 
 if TYPE_CHECKING:
-    from pyspark.sql.streaming import StreamingQuery
+    from pyspark.sql.streaming.query import StreamingQuery
 
 _POLL_S = 0.02
 
@@ -41,12 +40,18 @@ class Launched:
 class Query:
     """Status, progress, exception, stop and restart of one running table."""
 
-    def __init__(self, spec: QuerySpec, launch: Callable[[], Launched], report: Report) -> None:
+    def __init__(
+        self,
+        spec: QuerySpec,
+        launch: Callable[[], Launched],
+        last_committed: Callable[[], int | None],
+        report: Report,
+    ) -> None:
         self.spec = spec
         self._launch = launch
+        self._last_committed = last_committed
         self._report = report
         self._query: StreamingQuery | None = None
-        self._resumed_after: int | None = None
         self._is_told = False
         self._lock = threading.Lock()
 
@@ -89,9 +94,8 @@ class Query:
 
     @property
     def last_batch(self) -> int | None:
-        """The last committed batch."""
-        progress = self.progress
-        return self._resumed_after if progress is None else int(progress["batchId"])
+        """The last committed batch, as the checkpoint says."""
+        return self._last_committed()
 
     @property
     def exception(self) -> QueryFailedError | None:
@@ -109,7 +113,6 @@ class Query:
         with self._lock:
             launched = self._launch()
             self._query = launched.streaming_query
-            self._resumed_after = launched.resumed_after
             self._is_told = False
         self._report(
             QueryStarted(
@@ -124,12 +127,17 @@ class Query:
 
     def stop(self, *, deadline_s: float = 30) -> bool:
         """Finishes the running batch, commits and stops; True where it had to be forced."""
+        was_forced = self.finish(deadline_s=deadline_s)
+        self.tell_end(was_forced=was_forced)
+        return was_forced
+
+    def finish(self, *, deadline_s: float) -> bool:
+        """As `stop`, without reporting it."""
         if self._query is None:
             return False
         self.request_stop()
         was_forced = not self._idle_within(deadline_s)
         self._query.stop()
-        self.tell_end(was_forced=was_forced)
         return was_forced
 
     def request_stop(self) -> None:
@@ -187,7 +195,7 @@ class Query:
 def _let_finish(query: StreamingQuery) -> None:
     """Spark's `stop` interrupts the running batch. A query that finds its state terminated at
     the end of a batch commits it and begins no other."""
-    execution = query._jsq.streamingQuery() if hasattr(query._jsq, "streamingQuery") else query._jsq
+    execution = _execution(query)
     loader = execution.getClass().getClassLoader()
     name = "org.apache.spark.sql.execution.streaming.runtime.TERMINATED$"
     terminated = loader.loadClass(name).getField("MODULE$").get(None)
@@ -196,5 +204,9 @@ def _let_finish(query: StreamingQuery) -> None:
 
 def _thread_lives(query: StreamingQuery) -> bool:
     # `isActive` is false as soon as the state says terminated, while the last batch still runs.
-    execution = query._jsq.streamingQuery() if hasattr(query._jsq, "streamingQuery") else query._jsq
-    return bool(execution.queryExecutionThread().isAlive())
+    return bool(_execution(query).queryExecutionThread().isAlive())
+
+
+def _execution(query: StreamingQuery) -> Any:
+    """Spark's execution behind the wrapper that user code holds."""
+    return query._jsq.streamingQuery()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from headwater.definitions import TriggerKind
 from headwater.errors import RejectsUnwritten, RowsWithoutCheckpoint, UnknownTable
@@ -16,6 +16,7 @@ from headwater.events import (
 )
 from headwater.graph import Graph
 from headwater.runtime.control import ControlServer
+from headwater.runtime.failures import explained
 from headwater.runtime.frames import BuiltTable, Frames
 from headwater.runtime.ownership import Ownership
 from headwater.runtime.progress import batch_completed, listener
@@ -27,7 +28,7 @@ from headwater.settings import Settings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-    from pyspark.sql.streaming import DataStreamWriter
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 _POLL_S = 0.05
 
@@ -138,9 +139,8 @@ class RunningPipeline:
             self._report(PipelineStarted(self.name, tuple(self._specs)))
             for spec in self._specs.values():
                 self._rejects.catch_up(spec.name)
-                query = Query(spec, lambda spec=spec: self._launch(spec), self._report)  # type: ignore[misc]
-                self._queries[spec.name] = query
-                query.start()
+                self._queries[spec.name] = self._query(spec)
+                self._queries[spec.name].start()
             self._control = ControlServer(self._ownership.record.token, self._answer)
             self._control.start()
             self._ownership.publish(
@@ -164,11 +164,13 @@ class RunningPipeline:
         end = time.monotonic() + deadline_s
         for query in self._queries.values():
             query.request_stop()
-        forced = [
-            query.stop(deadline_s=max(0.0, end - time.monotonic()))
+        forced = {
+            query: query.finish(deadline_s=max(0.0, end - time.monotonic()))
             for query in self._queries.values()
-        ]
+        }
         self._spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty()
+        for query, was_forced in forced.items():
+            query.tell_end(was_forced=was_forced)
         self._spark.streams.removeListener(self._listener)
         if self._rejects is not None:
             self._rejects.close()
@@ -178,16 +180,14 @@ class RunningPipeline:
         failures = {name: str(q.exception) for name, q in self._queries.items() if q.exception}
         self._ownership.release(last, failures)
         self._report(PipelineStopped(self.name, last))
-        return any(forced)
+        return any(forced.values())
 
     # Inside
 
     def _build(self) -> dict[str, BuiltTable]:
         sinks = {spec.name: spec.sink for spec in self._specs.values()}
         modes = {spec.name: spec.mode for spec in self._specs.values()}
-        self._frames = Frames(
-            self._spark, self._graph, self.settings, self._storage, sinks, modes
-        )
+        self._frames = Frames(self._spark, self._graph, self.settings, self._storage, sinks, modes)
         built = {}
         for spec in self._specs.values():
             self._no_rows_without_checkpoint(spec)
@@ -206,6 +206,12 @@ class RunningPipeline:
         if spec.sink.holds_rows(self._spark, write_request(spec, self.settings, self._storage)):
             raise RowsWithoutCheckpoint(spec.name, where=spec.table.location)
 
+    def _query(self, spec: QuerySpec) -> Query:
+        def last_committed() -> int | None:
+            return last_number(self._files, f"{self._storage.checkpoint(spec.name)}/commits")
+
+        return Query(spec, lambda: self._launch(spec), last_committed, self._report)
+
     def _launch(self, spec: QuerySpec) -> Launched:
         # The frame built at the start serves the first launch; a restart reads lookups anew.
         built = self._built.pop(spec.name, None) or self._frames.stream(spec.name, spec.trigger)
@@ -215,7 +221,11 @@ class RunningPipeline:
         writer = spec.sink.write_stream(built.frame, request)
         writer = writer.queryName(spec.name).outputMode(spec.mode.value)
         writer = _triggered(writer, spec).option("checkpointLocation", checkpoint)
-        query = writer.start()
+        try:
+            query = writer.start()
+        except Exception as cause:
+            location = spec.table.location
+            raise explained(spec.name, location, str(cause), last_batch=resumed_after) from cause
         self._by_run[str(query.runId)] = spec.name
         return Launched(query, resumed_after)
 
@@ -284,5 +294,6 @@ def _triggered(writer: DataStreamWriter, spec: QuerySpec) -> DataStreamWriter:
         case TriggerKind.CONTINUOUS:
             return writer.trigger(continuous=interval)
         case TriggerKind.REAL_TIME:
-            return writer.trigger(realTime=interval)
+            # The overloads of PySpark 4.2.0 leave this keyword out.
+            return cast(Any, writer).trigger(realTime=interval)  # type: ignore[no-any-return]
     return writer

@@ -1,8 +1,8 @@
 """Where a pipeline keeps what must outlive it.
 
-    <storage>/<pipeline>/tables/<table>         managed Delta tables, late and rejected rows
-    <storage>/<pipeline>/checkpoints/<table>    offsets, commits and state of one query
-    <storage>/<pipeline>/aside/<table>-<time>   what `run --fresh` moved out of the way
+<storage>/<pipeline>/tables/<table>         managed Delta tables, late and rejected rows
+<storage>/<pipeline>/checkpoints/<table>    offsets, commits and state of one query
+<storage>/<pipeline>/aside/<table>-<time>   what `run --fresh` moved out of the way
 """
 
 from __future__ import annotations
