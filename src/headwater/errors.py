@@ -529,9 +529,7 @@ class ConnectionMissing(SettingsError):
             missing,
             found=f"from {origin}" if origin else "no service of that name runs here",
             remedy=f"set it in headwater.toml under [profile.local.connections.{name}]",
-            next_command=f"headwater services up {name}"
-            if name in ("kafka", "postgres")
-            else None,
+            next_command=f"headwater services up {name}" if name in ("kafka", "postgres") else None,
         )
 
 
@@ -602,6 +600,20 @@ class ServiceUnknown(UsageError):
             expected=listed(names),
             remedy=f"did you mean {close!r}?" if close else None,
             next_command=f"headwater services up {close or sorted(names)[0]}",
+        )
+
+
+class PortForSeveral(UsageError):
+    code = "PORT_FOR_SEVERAL"
+
+    def __init__(self, *, port: int, services: Iterable[str]) -> None:
+        names = list(services)
+        super().__init__(
+            "--port is the port of one service",
+            found=f"--port {port} for {listed(names)}",
+            expected="one service with --port",
+            remedy="start them one by one, or leave --port out: free ports are found",
+            next_command=f"headwater services up {names[0]} --port {port}",
         )
 
 

@@ -81,7 +81,7 @@ def _java(home: Path, *, heap: str) -> list[str]:
         str(find_java().executable),
         f"-Xmx{heap}",
         "-XX:TieredStopAtLevel=1" if heap == "128m" else "-XX:MaxGCPauseMillis=20",
-        f"-Dlog4j2.configurationFile={home / 'log4j2.properties'}",
+        f"-Dlog4j2.configurationFile={(home / 'log4j2.properties').as_uri()}",
         "-cp",
         classpath,
     ]

@@ -34,7 +34,7 @@ class Service(ABC):
     version: ClassVar[str]
     title: ClassVar[str]
     stop_signal: ClassVar[signal.Signals] = signal.SIGTERM
-    start_timeout_s: ClassVar[float] = 60.0
+    start_timeout_s: ClassVar[float] = 120.0
     stop_timeout_s: ClassVar[float] = 20.0
 
     @abstractmethod

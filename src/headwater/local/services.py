@@ -9,7 +9,7 @@ from __future__ import annotations
 import fcntl
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from enum import Enum
@@ -101,6 +101,8 @@ def up(
         state = _read(home)
         if state and _serves(service, home, state) and port in (None, state.port):
             return _address(service, home, state, was_running=True)
+        if port is not None:
+            _require_free(service, state, port)
         _end_leftovers(service, home, state)
         service.prepare(home, report=report)
         step = f"Starting the {service.title}"
@@ -118,12 +120,15 @@ def down(folder: Path, name: str, *, report: Report = silent) -> bool:
     if not home.exists():
         return False
     with _only_one_changes(home):
+        state = _read(home)
+        if _leftover(home, state) is None:
+            return False
         step = f"Stopping the {service.title}"
         report(StepStarted(step))
         began = time.monotonic()
-        was_running = _end_leftovers(service, home, _read(home))
+        _end_leftovers(service, home, state)
         report(StepFinished(step, time.monotonic() - began))
-    return was_running
+    return True
 
 
 def status(folder: Path) -> list[ServiceStatus]:
@@ -151,6 +156,12 @@ def connection(folder: Path, name: str) -> dict[str, str]:
     if address(folder, name) is None or state is None:
         return {}
     return _service(name).connection(home, state.port)
+
+
+def require_known(names: Iterable[str]) -> None:
+    """Raise ServiceUnknown for the first name that is no service."""
+    for name in names:
+        _service(name)
 
 
 def _service(name: str) -> Service:
@@ -208,15 +219,18 @@ def _address(service: Service, home: Path, state: _State, *, was_running: bool) 
     return ServiceAddress(service.name, place, state.pid, home / "log", was_running)
 
 
-def _end_leftovers(service: Service, home: Path, state: _State | None) -> bool:
-    """End what an earlier command started here and left; whether there was anything."""
-    process = (state.process() if state else None) or _unrecorded(home)
+def _leftover(home: Path, state: _State | None) -> ProcessMark | None:
+    return (state.process() if state else None) or _unrecorded(home)
+
+
+def _end_leftovers(service: Service, home: Path, state: _State | None) -> None:
+    """End what an earlier command started here and left, and forget its pid."""
+    process = _leftover(home, state)
     if process is not None:
         stop(process, first=service.stop_signal, timeout_s=service.stop_timeout_s)
     (home / "pid").unlink(missing_ok=True)
     if state is not None:
         _write(home, _State(port=state.port, version=state.version))
-    return process is not None
 
 
 def _unrecorded(home: Path) -> ProcessMark | None:
@@ -229,9 +243,13 @@ def _unrecorded(home: Path) -> ProcessMark | None:
     return mark(pid) if is_ours else None
 
 
+def _require_free(service: Service, state: _State | None, port: int) -> None:
+    is_own = state is not None and state.port == port and state.process() is not None
+    if not is_own and not ports.is_free(port):
+        raise PortTaken(service=service.name, port=port, holder=ports.holder(port))
+
+
 def _start(service: Service, home: Path, *, asked: int | None, remembered: int | None) -> _State:
-    if asked is not None and not ports.is_free(asked):
-        raise PortTaken(service=service.name, port=asked, holder=ports.holder(asked))
     if remembered is not None:
         # The threads of a killed server hold its port a moment longer than its pid.
         wait_until(lambda: ports.is_free(remembered), timeout_s=_RELEASE_S)
