@@ -121,14 +121,15 @@ def down(folder: Path, name: str, *, report: Report = silent) -> bool:
         return False
     with _only_one_changes(home):
         state = _read(home)
-        if _leftover(home, state) is None:
-            return False
+        was_running = _leftover(home, state) is not None
         step = f"Stopping the {service.title}"
-        report(StepStarted(step))
         began = time.monotonic()
+        if was_running:
+            report(StepStarted(step))
         _end_leftovers(service, home, state)
-        report(StepFinished(step, time.monotonic() - began))
-    return True
+        if was_running:
+            report(StepFinished(step, time.monotonic() - began))
+    return was_running
 
 
 def status(folder: Path) -> list[ServiceStatus]:
@@ -255,13 +256,17 @@ def _start(service: Service, home: Path, *, asked: int | None, remembered: int |
         wait_until(lambda: ports.is_free(remembered), timeout_s=_RELEASE_S)
     deadline = time.monotonic() + service.start_timeout_s
     for attempt in range(_ATTEMPTS):
-        port = asked or (remembered if attempt == 0 else None)
-        if port is None or not ports.is_free(port):
-            port = ports.free_port()
+        port = asked or _chosen(remembered if attempt == 0 else None)
         started = _attempt(service, home, port, deadline)
         if started is not None:
             return started
     raise _failure(service, home)
+
+
+def _chosen(remembered: int | None) -> int:
+    if remembered is not None and ports.is_free(remembered):
+        return remembered
+    return ports.free_port()
 
 
 def _attempt(service: Service, home: Path, port: int, deadline: float) -> _State | None:
