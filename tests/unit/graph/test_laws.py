@@ -1,0 +1,101 @@
+from pathlib import Path
+
+import pytest
+
+from headwater import Pipeline
+from headwater.connectors import delta, json, kafka, parquet, postgres, rate, socket
+from headwater.errors import (
+    DefinitionError,
+    EventTimeMissing,
+    KeyEmpty,
+    NoTables,
+    NotReadable,
+    NotWritable,
+    SchemaMissing,
+    SharedSink,
+)
+from headwater.graph import laws, resolve
+from headwater.settings import Settings
+
+
+def check(app: Pipeline) -> None:
+    laws.check(resolve(app.definitions()), Settings(folder=Path("/project")))
+
+
+def test_a_pipeline_without_a_table_has_nothing_to_run() -> None:
+    with pytest.raises(NoTables):
+        check(Pipeline("app"))
+
+
+@pytest.mark.parametrize("sink", [delta("out"), parquet("out"), kafka("out")])
+def test_two_tables_never_write_to_one_place(sink: object) -> None:
+    app = Pipeline("app")
+    app.source("ticks", rate())
+    app.sql("first", "select * from ticks", into=sink)
+    app.sql("second", "select * from ticks", into=sink)
+    with pytest.raises(SharedSink) as caught:
+        check(app)
+    assert "'first'" in str(caught.value)
+
+
+def test_json_without_a_schema_is_refused() -> None:
+    app = Pipeline("app")
+    app.source("signals", json("in"))
+    app.sql("stored", "select * from signals")
+    with pytest.raises(SchemaMissing):
+        check(app)
+
+
+@pytest.mark.parametrize(
+    ("schema", "problem"),
+    [("device string", "not among"), ("at string", "is a string")],
+)
+def test_event_time_is_a_timestamp_column(schema: str, problem: str) -> None:
+    app = Pipeline("app")
+    app.source("signals", json("in"), schema=schema, event_time="at", watermark="1 minute")
+    app.sql("stored", "select * from signals")
+    with pytest.raises(EventTimeMissing, match=problem):
+        check(app)
+
+
+def test_a_sink_that_cannot_be_written_is_refused() -> None:
+    app = Pipeline("app")
+    app.source("ticks", rate())
+    app.sql("stored", "select * from ticks", into=socket("localhost", 9999))
+    with pytest.raises(NotWritable):
+        check(app)
+
+
+def test_a_source_that_cannot_be_read_as_a_stream_is_refused() -> None:
+    app = Pipeline("app")
+    app.source("people", postgres("people"))
+    app.sql("stored", "select * from people")
+    with pytest.raises(NotReadable):
+        check(app)
+
+
+def test_a_lookup_that_cannot_be_read_as_a_batch_is_refused() -> None:
+    app = Pipeline("app")
+    app.source("ticks", rate())
+    app.lookup("lines", socket("localhost", 9999))
+    app.sql("stored", "select * from ticks cross join lines")
+    with pytest.raises(NotReadable):
+        check(app)
+
+
+def test_an_empty_key_column_is_refused() -> None:
+    app = Pipeline("app")
+    app.source("ticks", rate())
+    app.sql("stored", "select * from ticks", key=[""])
+    with pytest.raises(KeyEmpty):
+        check(app)
+
+
+def test_every_law_names_the_users_line() -> None:
+    app = Pipeline("app")
+    app.source("signals", json("in"))
+    app.sql("stored", "select * from signals")
+    with pytest.raises(DefinitionError) as caught:
+        check(app)
+    assert caught.value.where is not None
+    assert caught.value.where.file == __file__
