@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from headwater.errors import InvalidSchema, Location, nearest
-from headwater.tokens import Token, TokenKind, Unreadable, tokens
+from headwater.tokens import Token, TokenError, TokenKind, tokens
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -39,9 +39,9 @@ def columns(
     """
     try:
         return _Reader(tokens(text)).schema()
-    except Unreadable as error:
+    except TokenError as error:
         reason = str(error)
-    except _Problem as error:
+    except _SchemaError as error:
         reason = str(error)
     raise InvalidSchema(name, text, reason, where=where) from None
 
@@ -104,18 +104,26 @@ _SYNONYMS = {
     "character": "char",
     "timestamp_ltz": "timestamp",
 }
-_PLAIN = frozenset(
+_PLAIN_WORDS = (
     "boolean tinyint smallint int bigint float double string binary date timestamp "
-    "timestamp_ntz variant void".split()
+    "timestamp_ntz variant void"
 )
-_NUMBERED = {"decimal": "10,0", "time": "6", "char": "", "varchar": "", "geometry": ""}
-_NUMBERED["geography"] = ""
+_PLAIN = frozenset(_PLAIN_WORDS.split())
+# Types with a size, and the size that Spark gives them where the user does not.
+_NUMBERED = {
+    "decimal": "10,0",
+    "time": "6",
+    "char": None,
+    "varchar": None,
+    "geometry": None,
+    "geography": None,
+}
 _NESTED = ("array", "map", "struct")
 _KNOWN = (*_PLAIN, *_NUMBERED, *_NESTED, "interval", *_SYNONYMS)
 _UNITS = ("year", "month", "day", "hour", "minute", "second")
 
 
-class _Problem(Exception):
+class _SchemaError(Exception):
     pass
 
 
@@ -127,8 +135,8 @@ class _Reader:
         self._at = 0
 
     def schema(self) -> tuple[Column, ...]:
-        if self._next.kind is TokenKind.END:
-            raise _Problem("it has no columns")
+        if len(self._tokens) == 1:
+            raise _SchemaError("it has no columns")
         is_struct = self._next.is_word("STRUCT") and self._tokens[1].is_symbol("<")
         if is_struct:
             self._at += 2
@@ -136,7 +144,7 @@ class _Reader:
         if is_struct:
             self._closing()
         if self._next.kind is not TokenKind.END:
-            raise _Problem(f"{self._next.text!r} follows where a comma was expected")
+            raise _SchemaError(f"{self._next.text!r} follows where a comma was expected")
         return found
 
     @property
@@ -165,7 +173,7 @@ class _Reader:
             column = self._column()
             # Spark compares column names without regard to case.
             if column.name.lower() in found:
-                raise _Problem(f"column {column.name!r} stands twice")
+                raise _SchemaError(f"column {column.name!r} stands twice")
             found[column.name.lower()] = column
             if not self._accept(","):
                 return tuple(found.values())
@@ -173,22 +181,22 @@ class _Reader:
     def _column(self) -> Column:
         token = self._take()
         if not token.is_name:
-            raise _Problem(f"found {str(token)!r} where a column's name was expected")
+            raise _SchemaError(f"found {str(token)!r} where a column's name was expected")
         if token.kind is TokenKind.WORD and not token.text.isascii():
-            raise _Problem(f"the name {token.text!r} must stand in backticks")
+            raise _SchemaError(f"the name {token.text!r} must stand in backticks")
         self._accept(":")
         kind = self._type(token.value)
         is_nullable = not self._accept_word("NOT")
         if not is_nullable and not self._accept_word("NULL"):
-            raise _Problem(f"NOT stands without NULL after column {token.value!r}")
+            raise _SchemaError(f"NOT stands without NULL after column {token.value!r}")
         if self._accept_word("COMMENT") and self._take().kind is not TokenKind.STRING:
-            raise _Problem(f"COMMENT of column {token.value!r} is not a string")
+            raise _SchemaError(f"COMMENT of column {token.value!r} is not a string")
         return Column(token.value, kind, is_nullable)
 
     def _type(self, of: str) -> str:
         token = self._take()
         if token.kind is not TokenKind.WORD:
-            raise _Problem(f"column {of!r} has no type")
+            raise _SchemaError(f"column {of!r} has no type")
         kind = _SYNONYMS.get(token.text.lower(), token.text.lower())
         if kind == "string" and self._accept_word("COLLATE"):
             return f"string collate {self._take().value}"
@@ -202,18 +210,18 @@ class _Reader:
             return self._nested(kind, of)
         close = nearest(kind, _KNOWN)
         hint = f"; did you mean {close}?" if close else ""
-        raise _Problem(f"column {of!r} has the unknown type {token.text!r}{hint}")
+        raise _SchemaError(f"column {of!r} has the unknown type {token.text!r}{hint}")
 
     def _numbered(self, kind: str) -> str:
         if not self._accept("("):
-            if not _NUMBERED[kind]:
-                raise _Problem(f"{kind} needs its size, such as {kind}(10)")
+            if _NUMBERED[kind] is None:
+                raise _SchemaError(f"{kind} needs its size, such as {kind}(10)")
             return f"{kind}({_NUMBERED[kind]})"
         numbers = [self._take().text.lower()]
         while self._accept(","):
             numbers.append(self._take().text.lower())
         if not self._accept(")") or not all(n.isdigit() or n == "any" for n in numbers):
-            raise _Problem(f"the size of {kind} is not a number in parentheses")
+            raise _SchemaError(f"the size of {kind} is not a number in parentheses")
         if kind == "decimal" and len(numbers) == 1:
             numbers.append("0")
         return f"{kind}({','.join(numbers)})"
@@ -225,7 +233,7 @@ class _Reader:
             if self._accept_word("TO"):
                 words += ["to", self._take().text.lower()]
         if words[-1] != "interval" and words[-1] not in _UNITS:
-            raise _Problem(f"{' '.join(words)} is not an interval")
+            raise _SchemaError(f"{' '.join(words)} is not an interval")
         return " ".join(words)
 
     def _nested(self, kind: str, of: str) -> str:
@@ -233,7 +241,7 @@ class _Reader:
         if kind == "struct" and self._accept("<>"):
             return "struct<>"
         if not self._accept("<"):
-            raise _Problem(f"{kind} needs its types, such as {_EXAMPLES[kind]}")
+            raise _SchemaError(f"{kind} needs its types, such as {_EXAMPLES[kind]}")
         if kind == "struct":
             inner = ",".join(_field(column) for column in self._columns())
         elif kind == "array":
@@ -241,14 +249,14 @@ class _Reader:
         else:
             key = self._type(of)
             if not self._accept(","):
-                raise _Problem(f"map needs two types, such as {_EXAMPLES[kind]}")
+                raise _SchemaError(f"map needs two types, such as {_EXAMPLES[kind]}")
             inner = f"{key},{self._type(of)}"
         self._closing()
         return f"{kind}<{inner}>"
 
     def _closing(self) -> None:
         if not self._accept(">"):
-            raise _Problem(f"found {str(self._next)!r} where '>' was expected")
+            raise _SchemaError(f"found {str(self._next)!r} where '>' was expected")
 
 
 _EXAMPLES = {

@@ -46,7 +46,7 @@ class Token:
         return self.text or "the end"
 
 
-class Unreadable(ValueError):
+class TokenError(ValueError):
     """Text that cannot be cut into tokens: something opened and never closed."""
 
     def __init__(self, what: str, expected: str, line: int, column: int) -> None:
@@ -76,7 +76,7 @@ def tokens(text: str) -> list[Token]:
     >>> [t.text for t in tokens("SELECT a -- why\\nFROM `my table`;")]
     ['SELECT', 'a', 'FROM', '`my table`', ';', '']
 
-    Raises `Unreadable`.
+    Raises `TokenError`.
     """
     found: list[Token] = []
     lines = _Lines(text)
@@ -132,12 +132,12 @@ def _kind_and_end(text: str, at: int, line: int, column: int) -> tuple[TokenKind
         match = (_RAW if is_raw else _STRING).match(text, at)
         if match is None:
             quote = text[at + is_raw]
-            raise Unreadable("a string", f"a closing {quote}", line, column)
+            raise TokenError("a string", f"a closing {quote}", line, column)
         return TokenKind.STRING, match.end()
     if text[at] == "`":
         match = _QUOTED.match(text, at)
         if match is None:
-            raise Unreadable("a quoted name", "a closing `", line, column)
+            raise TokenError("a quoted name", "a closing `", line, column)
         return TokenKind.QUOTED, match.end()
     if match := _NUMBER.match(text, at):
         return TokenKind.NUMBER, match.end()
@@ -158,7 +158,7 @@ def _comment_end(text: str, at: int, lines: _Lines) -> int:
         depth += 1 if edge.group() == "/*" else -1
         if depth == 0:
             return edge.end()
-    raise Unreadable("a comment", "a closing */", *lines.place(at))
+    raise TokenError("a comment", "a closing */", *lines.place(at))
 
 
 def _value(kind: TokenKind, piece: str) -> str:
