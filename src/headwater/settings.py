@@ -75,7 +75,7 @@ class Settings:
     master: str = "local[*]"
     storage: str = ".headwater"
     shuffle_partitions: int | None = None
-    driver_memory: str = "2g"
+    driver_memory: str | None = None
     stop_deadline_s: int = 30
     connections: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     spark: Mapping[str, str] = field(default_factory=dict)
@@ -193,8 +193,7 @@ def _profile(document: dict[str, Any], profile: str, path: Path) -> dict[str, An
         _known(section, (*_PER_PROFILE, "connections", "spark"), path, f"profile.{name}.")
     if profile not in profiles and profile != "local":
         raise UnknownProfile(profile, [*profiles, "local"])
-    section: dict[str, Any] = profiles.get(profile, {})
-    return section
+    return dict(profiles.get(profile, {}))
 
 
 def _known(section: Any, keys: tuple[str, ...], path: Path, prefix: str) -> None:

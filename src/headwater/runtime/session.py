@@ -43,7 +43,7 @@ def spark_settings(settings: Settings) -> list[SparkSetting]:
     )
     chosen = [
         SparkSetting("spark.master", settings.master, "master of the profile"),
-        SparkSetting("spark.driver.memory", settings.driver_memory, "driver_memory of the profile"),
+        _driver_memory(settings),
         SparkSetting(_SQL + "shuffle.partitions", str(partitions), why_partitions),
         SparkSetting(
             "spark.driver.defaultJavaOptions",
@@ -98,6 +98,18 @@ def spark_settings(settings: Settings) -> list[SparkSetting]:
     for key, value in settings.spark.items():
         mine[key] = SparkSetting(key, value, f"headwater.toml [profile.{settings.profile}.spark]")
     return list(mine.values())
+
+
+_MEGABYTE = 1024**2
+
+
+def _driver_memory(settings: Settings) -> SparkSetting:
+    key = "spark.driver.memory"
+    if settings.driver_memory:
+        return SparkSetting(key, settings.driver_memory, "driver_memory of the profile")
+    machine_mb = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // _MEGABYTE
+    heap_mb = max(1024, min(4096, machine_mb // 4))
+    return SparkSetting(key, f"{heap_mb}m", "a quarter of the machine's memory, 1 to 4 GB")
 
 
 def open_session(
