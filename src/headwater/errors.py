@@ -506,6 +506,49 @@ class DeltaTableMissing(EnvironmentProblem):
         )
 
 
+class BrokerUnreachable(EnvironmentProblem):
+    code = "BROKER_UNREACHABLE"
+
+    def __init__(self, *, address: str, origin: str, reason: str, connection: str) -> None:
+        super().__init__(
+            f"no Kafka broker answers at {address}",
+            found=f"{reason}; the address comes from {origin}",
+            remedy=f"start the broker, or correct connection {connection!r} in headwater.toml",
+            data="nothing was read or written",
+            next_command="headwater services up kafka" if connection == "kafka" else None,
+        )
+
+
+class TopicMissing(EnvironmentProblem):
+    code = "TOPIC_MISSING"
+
+    def __init__(self, *, topic: str, topics: Iterable[str], address: str) -> None:
+        names = [name for name in topics if not name.startswith("__")]
+        close = nearest(topic, names)
+        super().__init__(
+            f"the broker at {address} has no topic {topic!r}",
+            found=f"topics: {listed(names)}",
+            remedy=f"did you mean {close!r}? Otherwise let it be created: "
+            if close
+            else "create it, or let it be created: ",
+            data="nothing was read or written",
+        )
+        self.remedy = f"{self.remedy}kafka({topic!r}, create=True)"
+
+
+class SocketUnreachable(EnvironmentProblem):
+    code = "SOCKET_UNREACHABLE"
+
+    def __init__(self, *, name: str, host: str, port: int, reason: str) -> None:
+        super().__init__(
+            f"source {name!r}: nothing listens at {host}:{port}",
+            found=reason,
+            remedy="start the server that sends the lines before the pipeline",
+            data="nothing was read or written",
+            next_command=f"nc -lk {port}" if host in ("localhost", "127.0.0.1") else None,
+        )
+
+
 class KeyNotUnique(QueryError):
     """One batch holds two rows with the same key, so that neither can win."""
 
@@ -1008,4 +1051,33 @@ class CheckpointNotResumable(UsageError):
             remedy="start the table afresh: its checkpoint is moved aside and kept",
             data="nothing was read or written",
             next_command=f"headwater run --fresh {table}",
+        )
+
+
+class OptionsConflict(UsageError):
+    code = "OPTIONS_CONFLICT"
+
+    def __init__(self, option: str, problem: str, next_command: str) -> None:
+        super().__init__(f"{option} means nothing {problem}", next_command=next_command)
+
+
+class InvalidProjectName(UsageError):
+    code = "INVALID_PROJECT_NAME"
+
+    def __init__(self, found: str) -> None:
+        super().__init__(
+            f"{found!r} cannot be made: its last part also names the pipeline",
+            expected="letters, digits and single underscores, beginning with a letter",
+            next_command="headwater new myapp",
+        )
+
+
+class FolderTaken(UsageError):
+    code = "FOLDER_TAKEN"
+
+    def __init__(self, folder: str) -> None:
+        super().__init__(
+            f"{folder} exists and is not an empty folder",
+            remedy="choose another name, or move it away",
+            data="nothing in it was changed",
         )

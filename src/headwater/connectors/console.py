@@ -38,7 +38,7 @@ class Console(Connector):
     def write_stream(self, frame: DataFrame, request: WriteRequest) -> DataStreamWriter:
         if request.trigger in _NATIVE:
             options = {"numRows": str(self.rows), "truncate": str(self.is_truncated).lower()}
-            return frame.writeStream.format("console").options(**options, **self.options)
+            return frame.writeStream.format("console").options(**{**options, **self.options})
         # Spark's own sink prints from the JVM, past whatever sys.stdout is (a test, a log file).
         return frame.writeStream.foreachBatch(self._show)
 

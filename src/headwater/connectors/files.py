@@ -50,7 +50,7 @@ class Files(Connector):
         if request.schema is None and self.needs_schema:
             raise SchemaMissing(request.name, self.system)
         reader = spark.readStream.format(self.system).options(
-            **limit_option(self, request), **self._read_options(request)
+            **{**limit_option(self, request), **self._read_options(request)}
         )
         if request.schema is not None:
             reader = reader.schema(self._read_schema(request.schema))

@@ -8,7 +8,6 @@ build a DataFrame or a writer are called once per start of a query and must not 
 
 from __future__ import annotations
 
-from abc import ABC
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -79,7 +78,7 @@ class WriteRequest:
     is_async_progress: bool = False
 
 
-class Connector(ABC):
+class Connector:
     """One external system, reading and writing sides together."""
 
     system: ClassVar[str]
@@ -99,6 +98,8 @@ class Connector(ABC):
     """In which units `max_per_batch` can be said."""
     read_triggers: ClassVar[frozenset[TriggerKind]] = MICRO_BATCH
     write_triggers: ClassVar[frozenset[TriggerKind]] = MICRO_BATCH
+    takes_async_progress: ClassVar[bool] = False
+    """Whether Spark lets a query into this sink track its progress asynchronously."""
 
     connection: str | None = None
 

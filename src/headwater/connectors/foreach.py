@@ -1,0 +1,102 @@
+"""The user's own function as a sink: per batch or per row."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from headwater.connectors.interface import ALL_MODES, MICRO_BATCH, Connector, WriteRequest
+from headwater.definitions import OutputMode, TriggerKind
+from headwater.errors import InvalidConnector
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, Row
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+
+@dataclass(frozen=True, slots=True)
+class ForeachBatch(Connector):
+    """A function of a batch's DataFrame. See `foreach_batch`."""
+
+    system: ClassVar[str] = "foreach_batch"
+    writes: ClassVar[bool] = True
+
+    function: Callable[[DataFrame, int], object]
+
+    def modes(self, *, has_key: bool) -> frozenset[OutputMode]:
+        return ALL_MODES
+
+    def idempotence(self, mode: OutputMode, *, has_key: bool) -> tuple[bool, str]:
+        return False, "whether the function recognises a batch it saw before is not known"
+
+    def write_stream(self, frame: DataFrame, request: WriteRequest) -> DataStreamWriter:
+        def call(batch: DataFrame, number: int) -> None:
+            self.function(batch, number)
+
+        return frame.writeStream.foreachBatch(call)
+
+    def describe(self) -> str:
+        return f"foreach_batch {_name(self.function)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Foreach(Connector):
+    """A function of a row, or an object that processes rows. See `foreach`."""
+
+    system: ClassVar[str] = "foreach"
+    writes: ClassVar[bool] = True
+    # Under continuous triggers Spark opens the same Python writer once per epoch, which fails.
+    write_triggers: ClassVar[frozenset[TriggerKind]] = MICRO_BATCH | {TriggerKind.REAL_TIME}
+
+    target: Any
+
+    def modes(self, *, has_key: bool) -> frozenset[OutputMode]:
+        return ALL_MODES
+
+    def idempotence(self, mode: OutputMode, *, has_key: bool) -> tuple[bool, str]:
+        return False, "whether the function recognises a row it saw before is not known"
+
+    def write_stream(self, frame: DataFrame, request: WriteRequest) -> DataStreamWriter:
+        return frame.writeStream.foreach(self.target)
+
+    def describe(self) -> str:
+        return f"foreach {_name(self.target)}"
+
+
+def _name(target: object) -> str:
+    return getattr(target, "__qualname__", type(target).__qualname__)
+
+
+def foreach_batch(function: Callable[[DataFrame, int], object]) -> ForeachBatch:
+    """A sink that calls `function(frame, batch)` once per batch, in the driver.
+
+    All output modes, micro-batch triggers, at-least-once: after a crash the last batch comes
+    again, with the same number. What the function raises fails the query, with its own line.
+
+    >>> def keep(frame, batch):
+    ...     frame.write.mode("append").parquet(f"out/{batch}")
+    >>> foreach_batch(keep).describe()
+    'foreach_batch keep'
+    """
+    if not callable(function):
+        raise InvalidConnector("foreach_batch", f"{function!r} cannot be called")
+    return ForeachBatch(function)
+
+
+def foreach(target: Callable[[Row], object] | Any) -> Foreach:
+    """A sink that calls `target` once per row, in the workers' Python.
+
+    `target` is a function of a row, or an object with `process(row)` and, if it likes,
+    `open(partition, epoch)` and `close(error)`, as in Spark. It is pickled, and every row passes
+    through Python: some 50 times slower than a sink in the JVM. All output modes, micro-batch and
+    real-time triggers, at-least-once.
+
+    >>> foreach(print).describe()
+    'foreach print'
+    """
+    if not callable(target) and not callable(getattr(target, "process", None)):
+        raise InvalidConnector(
+            "foreach", f"{target!r} neither can be called nor has a method process(row)"
+        )
+    return Foreach(target)

@@ -1,0 +1,504 @@
+"""Kafka topics."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from headwater.connectors.interface import (
+    ALL_MODES,
+    Connector,
+    OffsetRange,
+    ReadRequest,
+    WriteRequest,
+    limit_option,
+    option_texts,
+)
+from headwater.connectors.records import RecordFormat, RecordParser
+from headwater.definitions import Limit, LimitUnit, OutputMode, TriggerKind
+from headwater.errors import (
+    BrokerUnreachable,
+    InvalidConnector,
+    NotReadable,
+    TopicMissing,
+    UnknownChoice,
+)
+from headwater.local.jars import JarSet
+from headwater.settings import Connection
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+FIELDS = ("key", "value", "topic", "partition", "offset", "timestamp", "headers")
+"""What a Kafka record carries, by Spark's names."""
+
+ORIGIN = "_kafka"
+"""Struct of the requested fields beside the columns of the schema."""
+
+_CHECK_S = 5.0
+_EARLIEST = -2
+_ROUTING = ("key", "topic", "headers", "partition")
+_FAST_READ = {"kafka.max.poll.records": "10000", "kafka.max.partition.fetch.bytes": "8388608"}
+
+Offsets = str | datetime | Mapping[Any, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Kafka(Connector):
+    """Topics of one cluster. See `kafka`."""
+
+    system: ClassVar[str] = "kafka"
+    jars: ClassVar[frozenset[JarSet]] = frozenset({JarSet.KAFKA})
+    needs_connection: ClassVar[bool] = True
+    reads_streams: ClassVar[bool] = True
+    reads_batches: ClassVar[bool] = True
+    writes: ClassVar[bool] = True
+    parses: ClassVar[bool] = True
+    is_replayable: ClassVar[bool] = True
+    limit_units: ClassVar[frozenset[LimitUnit]] = frozenset({LimitUnit.ROWS})
+    read_triggers: ClassVar[frozenset[TriggerKind]] = frozenset(TriggerKind)
+    write_triggers: ClassVar[frozenset[TriggerKind]] = frozenset(TriggerKind)
+    takes_async_progress: ClassVar[bool] = True
+
+    topics: tuple[str, ...] = ()
+    pattern: str | None = None
+    assign: Mapping[str, tuple[int, ...]] = field(default_factory=dict, hash=False)
+    starting: Mapping[str, str] = field(default_factory=dict, hash=False)
+    ending: Mapping[str, str] = field(default_factory=dict, hash=False)
+    fields: tuple[str, ...] = ()
+    creates: bool = False
+    partitions: int = 1
+    connection: str | None = None
+    options: Mapping[str, str] = field(default_factory=dict, hash=False)
+
+    # Reading
+
+    def read_stream(self, spark: SparkSession, request: ReadRequest) -> DataFrame:
+        # Real-time batches are cut by time: Spark refuses a limit there.
+        is_limited = request.trigger is not TriggerKind.REAL_TIME
+        limit = limit_option(self, request) if is_limited else {}
+        options = {**self._read_options(request), **limit, **self.starting, **self.options}
+        frame = spark.readStream.format("kafka").options(**options).load()
+        return self._shaped(frame, request)
+
+    def read_batch(self, spark: SparkSession, request: ReadRequest) -> DataFrame:
+        if self.starting.get("startingOffsets") == "latest":
+            raise NotReadable(
+                "kafka",
+                "batch",
+                found='starting="latest", behind which there is nothing yet',
+                remedy="start at earliest, at a time or at offsets",
+            )
+        options = {
+            **self._read_options(request),
+            **self.starting,
+            **(self.ending or {"endingOffsets": "latest"}),
+            **self.options,
+        }
+        return self._shaped(spark.read.format("kafka").options(**options).load(), request)
+
+    def _read_options(self, request: ReadRequest) -> dict[str, str]:
+        options = {**_FAST_READ, **_java_options(_required(request.connection))}
+        if "headers" in self.fields:
+            options["includeHeaders"] = "true"
+        if self.pattern is not None:
+            return {**options, "subscribePattern": self.pattern}
+        if self.assign:
+            return {**options, "assign": json.dumps({t: list(p) for t, p in self.assign.items()})}
+        self._require_topics("read")
+        return {**options, "subscribe": ",".join(self.topics)}
+
+    def _shaped(self, frame: DataFrame, request: ReadRequest) -> DataFrame:
+        if request.schema is None:
+            return frame.select(*(name for name in FIELDS if name in frame.columns))
+        parser = RecordParser(RecordFormat.JSON, request.schema, request.event_time)
+        return parser.verdict(self._parsed(frame, parser, request.trigger))
+
+    def _parsed(self, frame: DataFrame, parser: RecordParser, trigger: TriggerKind) -> DataFrame:
+        from pyspark.sql import functions as F
+
+        record = parser.parsed(frame["value"].cast("string"))
+        origin = [F.struct(*self.fields).alias(ORIGIN)] if self.fields else []
+        if trigger is TriggerKind.CONTINUOUS:
+            # Spark refuses generators there; the filter on the verdict then parses once more.
+            return frame.select(record.alias("__record"), *origin).select(
+                "__record.*", *([ORIGIN] if origin else [])
+            )
+        # A generator's output is computed once, however often later expressions mention it.
+        return frame.select(F.inline(F.array(record)), *origin)
+
+    def read_rejected(
+        self, spark: SparkSession, request: ReadRequest, part: OffsetRange | None
+    ) -> DataFrame:
+        from pyspark.sql import functions as F
+
+        parser = RecordParser(RecordFormat.JSON, request.schema or "", request.event_time)
+        options = self._read_options(request)
+        if part is None:
+            options |= {**self.starting, **(self.ending or {"endingOffsets": "latest"})}
+        else:
+            options = _java_options(_required(request.connection)) | _exactly(spark, part)
+        options["failOnDataLoss"] = "false"
+        frame = spark.read.format("kafka").options(**options).load()
+        reason = parser.reason(frame["value"].cast("string"))
+        return frame.select(
+            reason.alias("reason"),
+            F.col("value").alias("raw"),
+            "topic",
+            "partition",
+            "offset",
+            "timestamp",
+        ).where("reason IS NOT NULL")
+
+    def check_readable(self, request: ReadRequest) -> None:
+        connection = _required(request.connection)
+        found = _topics(connection)
+        if self.pattern is None:
+            self._require_topics("read")
+            self._require_existing(connection, found, [*self.topics, *self.assign])
+
+    def default_limit(self) -> Limit | None:
+        return Limit(500_000, LimitUnit.ROWS)
+
+    # Writing
+
+    def modes(self, *, has_key: bool) -> frozenset[OutputMode]:
+        return ALL_MODES
+
+    def idempotence(self, mode: OutputMode, *, has_key: bool) -> tuple[bool, str]:
+        return False, "a batch that is run again appends its records to the topic again"
+
+    def write_stream(self, frame: DataFrame, request: WriteRequest) -> DataStreamWriter:
+        options = _java_options(_required(request.connection))
+        if self._topic() is not None:
+            options["topic"] = str(self._topic())
+        elif "topic" not in frame.columns:
+            raise InvalidConnector(
+                "kafka",
+                f"table {request.table!r} has no column `topic`, and the sink names none",
+                remedy='name one, kafka("topic"), or add the column',
+            )
+        if request.is_async_progress:
+            options |= _ASYNC_PROGRESS
+        records = frame.select(*self._record(frame, request.key))
+        return records.writeStream.format("kafka").options(**{**options, **self.options})
+
+    def _record(self, frame: DataFrame, key: tuple[str, ...]) -> list[Column]:
+        """The columns of Kafka records: value, and key, topic, headers, partition if there are."""
+        from pyspark.sql import functions as F
+
+        routing = [
+            name
+            for name in _ROUTING
+            if name in frame.columns and not (name == "topic" and self._topic())
+        ]
+        content = [name for name in frame.columns if name not in routing]
+        is_ready = content == ["value"]
+        value = _as_bytes(frame, "value") if is_ready else F.to_json(F.struct(*content))
+        columns = [value.alias("value")]
+        if "key" in routing:
+            columns.append(_as_bytes(frame, "key").alias("key"))
+        elif len(key) == 1:
+            columns.append(_as_bytes(frame, key[0]).alias("key"))
+        elif key:
+            columns.append(F.to_json(F.struct(*key)).alias("key"))
+        return [*columns, *(F.col(name) for name in routing if name != "key")]
+
+    def check_writable(self, request: WriteRequest) -> None:
+        connection = _required(request.connection)
+        found = _topics(connection)
+        topic = self._topic()
+        if topic is not None:
+            self._require_existing(connection, found, [topic])
+
+    def place(self, base: Path, connection: str) -> str | None:
+        return f"{connection}/{self.topics[0]}" if len(self.topics) == 1 else None
+
+    def _topic(self) -> str | None:
+        if self.pattern is not None or self.assign or len(self.topics) > 1:
+            raise InvalidConnector(
+                "kafka",
+                "a sink writes to one topic, or to the one that each row names",
+                remedy='kafka("topic"), or kafka() and a column `topic`',
+            )
+        return self.topics[0] if self.topics else None
+
+    # Both
+
+    def _require_topics(self, way: str) -> None:
+        if not self.topics and not self.assign:
+            raise InvalidConnector(
+                "kafka", f"no topic to {way}", remedy='kafka("topic"), pattern=… or assign=…'
+            )
+
+    def _require_existing(
+        self, connection: Connection, found: Mapping[str, int], wanted: Sequence[str]
+    ) -> None:
+        for topic in wanted:
+            if topic in found:
+                continue
+            if not self.creates:
+                address = connection.require("bootstrap_servers")
+                raise TopicMissing(topic=topic, topics=found, address=address)
+            create_topic(connection, topic, partitions=self.partitions)
+
+    def describe(self) -> str:
+        if self.pattern is not None:
+            return f"kafka topics like {self.pattern}"
+        topics = self.topics or tuple(self.assign)
+        if not topics:
+            return "kafka, the topic that each row names"
+        return f"kafka topic{'s' if len(topics) > 1 else ''} {', '.join(topics)}"
+
+
+_ASYNC_PROGRESS = {
+    "asyncProgressTrackingEnabled": "true",
+    "asyncProgressTrackingCheckpointIntervalMs": "1000",
+}
+
+
+def _required(connection: Connection | None) -> Connection:
+    if connection is None:
+        raise InvalidConnector("kafka", "no connection was given")
+    return connection
+
+
+def _as_bytes(frame: DataFrame, name: str) -> Column:
+    """A column as Kafka's sink takes it: text and bytes as they are, structures as JSON."""
+    from pyspark.sql import functions as F
+    from pyspark.sql.types import ArrayType, BinaryType, MapType, StringType, StructType
+
+    kind = frame.schema[name].dataType
+    if isinstance(kind, StringType | BinaryType):
+        return F.col(name)
+    if isinstance(kind, StructType | ArrayType | MapType):
+        return F.to_json(F.col(name))
+    return F.col(name).cast("string")
+
+
+# Offsets
+
+
+def _exactly(spark: SparkSession, part: OffsetRange) -> dict[str, str]:
+    """Options of a batch that reads just what the checkpoint gives to `part`."""
+    end: dict[str, dict[str, int]] = json.loads(part.end)
+    start = json.loads(_initial_offsets(spark, part) if part.start is None else part.start)
+    # A partition that came later is read from its beginning, as the stream did.
+    begin = {
+        topic: {p: start.get(topic, {}).get(p, _EARLIEST) for p in partitions}
+        for topic, partitions in end.items()
+    }
+    assigned = {topic: [int(p) for p in partitions] for topic, partitions in end.items()}
+    return {
+        "assign": json.dumps(assigned),
+        "startingOffsets": json.dumps(begin),
+        "endingOffsets": json.dumps(end),
+    }
+
+
+def _initial_offsets(spark: SparkSession, part: OffsetRange) -> str:
+    lines = [str(row.value) for row in spark.read.text(f"{part.log}/0").collect()]
+    return next(line[line.index("{") :] for line in lines if "{" in line)
+
+
+def _position(which: str, offsets: Offsets, topics: tuple[str, ...]) -> dict[str, str]:
+    """`starting` or `ending` as Spark's option of that side."""
+    if isinstance(offsets, datetime):
+        moment = {f"{which}Timestamp": str(int(offsets.timestamp() * 1000))}
+        # A time after the last record means "from the next one on", not a failure.
+        later = {"startingOffsetsByTimestampStrategy": "latest"} if which == "starting" else {}
+        return moment | later
+    if isinstance(offsets, Mapping):
+        is_flat = all(not isinstance(value, Mapping) for value in offsets.values())
+        if is_flat and len(topics) != 1:
+            raise InvalidConnector(
+                "kafka",
+                f"{which}={dict(offsets)!r} does not say of which topic",
+                expected='{"topic": {0: 42}}, or {0: 42} where there is one topic',
+            )
+        by_topic = {topics[0]: offsets} if is_flat else offsets
+        return {f"{which}Offsets": json.dumps(_offsets_by_partition(by_topic))}
+    allowed = ("earliest", "latest")
+    if offsets not in allowed:
+        raise UnknownChoice(f"kafka {which} offset", str(offsets), allowed)
+    return {f"{which}Offsets": offsets}
+
+
+def _offsets_by_partition(by_topic: Mapping[Any, Any]) -> dict[str, dict[str, int]]:
+    words = {"earliest": _EARLIEST, "latest": -1}
+    return {
+        str(topic): {str(p): words.get(offset, offset) for p, offset in partitions.items()}
+        for topic, partitions in by_topic.items()
+    }
+
+
+# Clients
+
+
+def _java_options(connection: Connection) -> dict[str, str]:
+    """Spark options of a connection: `security_protocol` is Kafka's `security.protocol`."""
+    connection.require("bootstrap_servers")
+    named = {
+        name: connection.require(name)
+        for name in connection.options
+        if name not in ("username", "password")
+    }
+    options = {f"kafka.{name.replace('_', '.')}": value for name, value in named.items()}
+    username = connection.get("username")
+    if username is not None:
+        mechanism = options.setdefault("kafka.sasl.mechanism", "PLAIN")
+        options.setdefault("kafka.security.protocol", "SASL_SSL")
+        options["kafka.sasl.jaas.config"] = _jaas(
+            mechanism, username, connection.require("password")
+        )
+    return options
+
+
+def _jaas(mechanism: str, username: str, password: str) -> str:
+    kind = "scram.Scram" if mechanism.startswith("SCRAM") else "plain.Plain"
+    escaped = [text.replace("\\", "\\\\").replace('"', '\\"') for text in (username, password)]
+    return (
+        f"org.apache.kafka.common.security.{kind}LoginModule required "
+        f'username="{escaped[0]}" password="{escaped[1]}";'
+    )
+
+
+def _client_settings(connection: Connection) -> dict[str, Any]:
+    settings: dict[str, Any] = {
+        "bootstrap.servers": connection.require("bootstrap_servers"),
+        "socket.connection.setup.timeout.ms": int(_CHECK_S * 1000),
+        # librdkafka would print refused connections on standard error.
+        "log_level": 0,
+        "error_cb": lambda error: None,
+    }
+    shared = ("security_protocol", "sasl_mechanism", "ssl_ca_location")
+    for name in shared:
+        if (value := connection.get(name)) is not None:
+            settings[name.replace("_", ".")] = value
+    if (username := connection.get("username")) is not None:
+        settings.setdefault("security.protocol", "SASL_SSL")
+        settings.setdefault("sasl.mechanism", "PLAIN")
+        settings |= {"sasl.username": username, "sasl.password": connection.require("password")}
+    return settings
+
+
+def _admin(connection: Connection) -> Any:
+    from confluent_kafka.admin import AdminClient
+
+    return AdminClient(_client_settings(connection))
+
+
+def _topics(connection: Connection) -> dict[str, int]:
+    """The cluster's topics with their numbers of partitions; raises BrokerUnreachable."""
+    from confluent_kafka import KafkaException
+
+    try:
+        metadata = _admin(connection).list_topics(timeout=_CHECK_S)
+    except KafkaException as failure:
+        raise BrokerUnreachable(
+            address=connection.require("bootstrap_servers"),
+            origin=connection.origin,
+            reason=str(failure.args[0].str()),
+            connection=connection.name,
+        ) from failure
+    return {name: len(topic.partitions) for name, topic in metadata.topics.items()}
+
+
+def create_topic(connection: Connection, topic: str, *, partitions: int = 1) -> None:
+    """Creates a topic and returns when the broker knows it; one that exists is left as it is."""
+    from confluent_kafka import KafkaError, KafkaException
+    from confluent_kafka.cimpl import NewTopic
+
+    created = _admin(connection).create_topics([NewTopic(topic, num_partitions=partitions)])
+    try:
+        created[topic].result(timeout=_CHECK_S * 2)
+    except KafkaException as failure:
+        if failure.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+            raise
+
+
+def partition_count(connection: Connection, topic: str) -> int:
+    """How many partitions a topic has; raises BrokerUnreachable, TopicMissing."""
+    found = _topics(connection)
+    if topic not in found:
+        address = connection.require("bootstrap_servers")
+        raise TopicMissing(topic=topic, topics=found, address=address)
+    return found[topic]
+
+
+def end_offsets(connection: Connection, topic: str) -> dict[int, int]:
+    """Per partition, the offset that the next record will get; asks the broker.
+
+    Raises BrokerUnreachable, TopicMissing.
+    """
+    from confluent_kafka import TopicPartition, admin
+
+    partitions = [TopicPartition(topic, p) for p in range(partition_count(connection, topic))]
+    latest: Any = admin.OffsetSpec.latest()  # type: ignore[attr-defined, no-untyped-call]
+    asked = _admin(connection).list_offsets(
+        dict.fromkeys(partitions, latest), request_timeout=_CHECK_S
+    )
+    return {partition.partition: answer.result().offset for partition, answer in asked.items()}
+
+
+def kafka(
+    *topics: str,
+    pattern: str | None = None,
+    assign: Mapping[str, Sequence[int]] | None = None,
+    starting: str | datetime | Mapping[Any, Any] = "earliest",
+    ending: str | datetime | Mapping[Any, Any] | None = None,
+    fields: bool | Sequence[str] = False,
+    create: bool = False,
+    partitions: int = 1,
+    connection: str | None = None,
+    options: Mapping[str, object] | None = None,
+) -> Kafka:
+    """Topics of a Kafka cluster, by name, by `pattern`, or by `assign={"topic": [0, 1]}`.
+
+    Reading. With a schema each value is parsed as JSON, once, and a record that does not parse is
+    rejected; `fields` adds the struct `_kafka` (True: key, value, topic, partition, offset,
+    timestamp, headers; or some of these names). Without a schema the record's fields are the
+    columns, in Spark's own types, headers only if `fields` asks. `starting` is "earliest" (the
+    default in every way of running), "latest", a datetime, or offsets per partition; `ending`
+    bounds a batch. One batch of a stream takes at most 500,000 rows unless `max_per_batch` says
+    otherwise; under a real-time trigger there is no such limit.
+
+    Writing. All modes, all triggers, at-least-once. The value is the JSON of all columns, or the
+    column `value` where it is the only one beside `key`, `topic`, `headers`, `partition`. The key
+    is the column `key`, else the table's key (several columns: as JSON). `kafka()` without a
+    topic writes each row to the topic in its column `topic`. `create` makes a missing topic with
+    so many `partitions`; otherwise a missing topic is an error before the start.
+
+    The connection gives `bootstrap_servers`, `username` and `password` where needed, and any
+    other client setting with underscores for dots.
+
+    >>> kafka("signals", fields=("key", "offset")).describe()
+    'kafka topic signals'
+    """
+    chosen = [bool(topics), pattern is not None, bool(assign)]
+    if sum(chosen) > 1:
+        raise InvalidConnector("kafka", "topics, pattern= and assign= exclude each other")
+    if partitions < 1:
+        raise InvalidConnector("kafka", f"partitions={partitions}", expected="1 or more")
+    wanted = FIELDS if fields is True else tuple(fields or ())
+    for name in wanted:
+        if name not in FIELDS:
+            raise UnknownChoice("kafka field", str(name), FIELDS)
+    return Kafka(
+        topics=topics,
+        pattern=pattern,
+        assign={topic: tuple(numbers) for topic, numbers in (assign or {}).items()},
+        starting=_position("starting", starting, topics),
+        ending={} if ending is None else _position("ending", ending, topics),
+        fields=wanted,
+        creates=create,
+        partitions=partitions,
+        connection=connection,
+        options=option_texts(options),
+    )
