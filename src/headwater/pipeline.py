@@ -234,6 +234,10 @@ class Pipeline:
 
     # Running
 
+    def use_settings(self, settings: Settings) -> None:
+        """Replaces the settings; the command line calls this before it runs an application."""
+        self._settings = settings
+
     @property
     def settings(self) -> Settings:
         if self._settings is None:
@@ -267,12 +271,16 @@ class Pipeline:
         trigger: str | Trigger | None = None,
         report: Report = silent,
         app: str | None = None,
+        plan: Plan | None = None,
     ) -> RunningPipeline:
-        """Starts every table (or those named) as a streaming query and returns at once."""
+        """Starts every table (or those named) as a streaming query and returns at once.
+
+        A `plan` that was made before is started as it is, in place of a new one.
+        """
         from headwater.runtime.running import RunningPipeline
 
         override = None if trigger is None else Trigger.parse(trigger, where=caller())
-        plan = self.plan(tables=tables, trigger=override, report=report)
+        plan = plan or self.plan(tables=tables, trigger=override, report=report)
         plan.require_startable()
         run = RunningPipeline(plan.spark, plan.graph, plan.queries, self.settings, report, app=app)
         return run.start()

@@ -84,6 +84,12 @@ class Ownership:
         self._lock.close()
         self._lock = None
 
+    def let_go(self) -> None:
+        """Frees the lock and leaves the record of the last run as it is."""
+        if self._lock is not None:
+            self._lock.close()
+            self._lock = None
+
     def _write(self) -> None:
         beside = self._folder / "run.json.new"
         descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)

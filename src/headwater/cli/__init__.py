@@ -1,0 +1,1 @@
+"""The command line: one command per module, each with SUMMARY, configure(parser), run(args)."""

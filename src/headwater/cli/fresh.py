@@ -1,0 +1,83 @@
+"""`run --fresh`: checkpoints and the rows that belong to them, moved aside and kept."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from headwater.cli.app import Application
+from headwater.connectors.files import Files as FileSink
+from headwater.connectors.interface import located
+from headwater.definitions import Table
+from headwater.errors import UnknownTable
+from headwater.graph import Graph, resolve
+from headwater.runtime.ownership import Ownership
+from headwater.runtime.storage import Files, Storage, set_aside
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def start_afresh(application: Application, spark: SparkSession, tables: Sequence[str]) -> list[str]:
+    """Moves the tables' checkpoints, rows and rejected records aside; tells what it did.
+
+    Refuses while the pipeline runs.
+    """
+    graph = resolve(application.pipeline.definitions())
+    names = list(tables) or list(graph.tables)
+    for name in names:
+        if name not in graph.tables:
+            raise UnknownTable(name, graph.tables)
+    settings = application.settings
+    storage = Storage(settings.storage_root, application.pipeline.name)
+    files = Files(storage, spark)
+    ownership = Ownership(settings.local_folder, application.pipeline.name)
+    ownership.take()
+    try:
+        told = []
+        for name in names:
+            told += _moved(graph.tables[name], files, storage, settings.folder)
+        for rejected in _rejected_of(graph, names):
+            moved = set_aside(files, storage, rejected, is_managed=True)
+            told += [f"{rejected}: kept in {place}" for place in moved]
+        return told
+    finally:
+        ownership.let_go()
+
+
+def _moved(table: Table, files: Files, storage: Storage, base: Path) -> list[str]:
+    moved = set_aside(files, storage, table.name, is_managed=table.into is None)
+    told = [f"{table.name}: kept in {place}" for place in moved]
+    if table.into is None or not moved:
+        return told
+    path = _own_folder(table, base)
+    if path is None:
+        return [*told, f"{table.name}: rows in {table.into.describe()} stay and are written again"]
+    if path.exists():
+        target = str(Path(moved[0]).parent / "table")
+        files.move(str(path), target)
+        told.append(f"{table.name}: kept in {target}")
+    return told
+
+
+def _own_folder(table: Table, base: Path) -> Path | None:
+    """The local folder of a file or Delta sink. A file sink's manifest counts batches: left in
+    place it would take the first batches of a fresh checkpoint for known and skip them."""
+    sink = table.into
+    assert sink is not None
+    place = None
+    if isinstance(sink, FileSink):
+        place = located(sink.path, base)
+    elif sink.system == "delta":
+        place = sink.place(base, "")
+    return Path(place) if place is not None and "://" not in place else None
+
+
+def _rejected_of(graph: Graph, tables: Sequence[str]) -> list[str]:
+    """Rejected records that one of the tables reports: the first table over a source does."""
+    reporters: dict[str, str] = {}
+    for name in graph.tables:
+        for source in graph.sources_of(name):
+            reporters.setdefault(source.name, name)
+    return [f"{source}__rejected" for source, table in reporters.items() if table in tables]

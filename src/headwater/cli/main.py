@@ -1,0 +1,131 @@
+"""`headwater`: finds the command, runs it, and turns errors into text and an exit code."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import sys
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+from headwater.cli.exit_codes import ExitCode
+
+COMMANDS = (
+    "new",
+    "run",
+    "plan",
+    "show",
+    "status",
+    "stop",
+    "restart",
+    "test",
+    "services",
+    "demo",
+    "bench",
+)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    try:
+        args = _parser(arguments).parse_args(arguments)
+    except SystemExit as end:
+        return int(end.code or 0)
+    try:
+        return int(args.run(args))
+    except KeyboardInterrupt:
+        print("\nInterrupted.", file=sys.stderr)
+        return ExitCode.INTERRUPTED
+    except BrokenPipeError:
+        # The reader of a pipe such as `| head` has gone: there is nobody to tell.
+        sys.stderr.close()
+        return ExitCode.OK
+    except Exception as problem:
+        return _told(problem, is_verbose=getattr(args, "verbose", False))
+
+
+def _parser(arguments: list[str]) -> argparse.ArgumentParser:
+    """All commands with their summaries; options only of the one that is called, because
+    importing every command would double the time of an answer."""
+    from headwater import __version__
+
+    parser = _Parser(prog="headwater", description=_ABOUT, epilog=_EXIT_CODES, formatter_class=_raw)
+    parser.add_argument("--version", action="version", version=f"headwater {__version__}")
+    commands = parser.add_subparsers(metavar="COMMAND", required=True, parser_class=_Parser)
+    called = next((word for word in arguments if not word.startswith("-")), None)
+    for name in COMMANDS if called not in COMMANDS else (called,):
+        module = importlib.import_module(f"headwater.cli.{name}")
+        about = module.__doc__ or ""
+        command = commands.add_parser(
+            name, help=module.SUMMARY, description=about, formatter_class=_raw
+        )
+        command.add_argument(
+            "--verbose", action="store_true", help="Spark's log and the traceback of an error"
+        )
+        module.configure(command)
+        command.set_defaults(run=module.run)
+    return parser
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        close = _close_command(message)
+        remedy = f"\n  remedy    did you mean {close!r}?" if close else ""
+        next_command = "" if close else f"\n  next      {self.prog} --help"
+        print(f"USAGE: {self.prog}: {message}{remedy}{next_command}", file=sys.stderr)
+        raise SystemExit(ExitCode.USAGE)
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        if isinstance(action, argparse._SubParsersAction) and value not in action.choices:
+            self.error(f"there is no command {value!r}")
+        super()._check_value(action, value)
+
+
+def _close_command(message: str) -> str | None:
+    from headwater.errors import nearest
+
+    quoted = message.split("'")
+    return nearest(quoted[1], COMMANDS) if message.startswith("there is no command") else None
+
+
+def _raw(prog: str) -> argparse.HelpFormatter:
+    return argparse.RawDescriptionHelpFormatter(prog, max_help_position=30, width=100)
+
+
+def _told(problem: Exception, *, is_verbose: bool) -> int:
+    import traceback
+
+    from headwater.errors import HeadwaterError
+
+    if isinstance(problem, HeadwaterError):
+        print(problem, file=sys.stderr)
+        cause = problem.__cause__
+        if is_verbose and cause is not None:
+            print("".join(traceback.format_exception(cause)).rstrip(), file=sys.stderr)
+        return problem.exit_code
+    print(_unexpected(problem), file=sys.stderr)
+    if is_verbose:
+        print("".join(traceback.format_exception(problem)).rstrip(), file=sys.stderr)
+    return ExitCode.FAILED
+
+
+def _unexpected(problem: Exception) -> str:
+    from pathlib import Path
+
+    text = str(problem).split("\n\nJVM stacktrace", 1)[0].strip()
+    first = "\n            ".join(text.splitlines()[:3])
+    log = Path(".headwater/logs/spark.log")
+    lines = [f"UNEXPECTED: {type(problem).__name__}", f"  found     {first}"]
+    if log.exists():
+        lines.append(f"  log       {log}")
+    return "\n".join([*lines, "  next      the same command with --verbose"])
+
+
+_ABOUT = "Continuous applications on Apache Spark: one definition, as batch and as stream."
+_EXIT_CODES = """\
+exit codes: 0 done, 1 a query failed, 2 wrong command, setting or definition, 3 machine or service
+not ready, 4 stopped by force after the deadline, 130 ended at once by a second Ctrl-C
+"""
+
+if __name__ == "__main__":
+    sys.exit(main())

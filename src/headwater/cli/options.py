@@ -1,0 +1,57 @@
+"""Options that several commands share, and what they become."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+def add_app(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "app",
+        nargs="?",
+        metavar="APP",
+        help="app.py, app.py:object, module:object or a folder of .sql files "
+        "(default: app of headwater.toml, else app.py)",
+    )
+
+
+def add_settings(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("settings")
+    group.add_argument("--profile", metavar="NAME", help="[profile.NAME] of headwater.toml")
+    group.add_argument("--storage", metavar="URI", help="where checkpoints and tables are kept")
+    group.add_argument("--master", metavar="URL", help='Spark\'s master, such as "local[2]"')
+    group.add_argument("--shuffle-partitions", type=int, metavar="N", help="partitions of state")
+    group.add_argument("--driver-memory", metavar="SIZE", help='heap of the driver, such as "4g"')
+
+
+def flags(args: argparse.Namespace) -> Mapping[str, str | int | None]:
+    """The settings that were given on the command line."""
+    names = ("profile", "storage", "master", "shuffle_partitions", "driver_memory")
+    given = {name: getattr(args, name, None) for name in names}
+    return {**given, "stop_deadline_s": getattr(args, "deadline", None)}
+
+
+def seconds(text: str) -> float:
+    """A duration such as "60s" or "2 minutes"; a bare number counts seconds."""
+    from headwater.definitions import duration_ms
+    from headwater.errors import InvalidDuration
+
+    try:
+        return duration_ms(f"{text}s" if text.strip().isdigit() else text) / 1000
+    except InvalidDuration:
+        raise argparse.ArgumentTypeError(
+            f'{text!r} is not a duration such as "60s" or "2 minutes"'
+        ) from None
+
+
+def whole_seconds(text: str) -> int:
+    return max(1, round(seconds(text)))
+
+
+def names(text: str) -> list[str]:
+    """Names separated by commas."""
+    return [name.strip() for name in text.split(",") if name.strip()]

@@ -1,0 +1,212 @@
+"""Run a pipeline: as a stream until it is stopped, or once, or as a batch."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING
+
+from headwater.cli import options
+from headwater.cli.exit_codes import ExitCode
+
+if TYPE_CHECKING:
+    from headwater.cli.app import Application
+    from headwater.cli.drive import Driver
+    from headwater.definitions import Trigger
+    from headwater.observe.rows import Rows
+    from headwater.planning import Plan
+    from headwater.runtime.running import RunningPipeline
+
+SUMMARY = "run a pipeline as a stream, once, or as a batch"
+
+_FIRST_ROWS = 5
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    options.add_app(parser)
+    ways = parser.add_mutually_exclusive_group()
+    ways.add_argument("--once", action="store_true", help="everything new in one batch, then end")
+    ways.add_argument(
+        "--available-now", action="store_true", help="everything new in several batches, then end"
+    )
+    ways.add_argument(
+        "--batch", action="store_true", help="compute every table anew and replace its content"
+    )
+    parser.add_argument(
+        "--replace", action="store_true", help="with --batch: also where a stream wrote the table"
+    )
+    parser.add_argument(
+        "--for", dest="for_s", type=options.seconds, metavar="60s", help="stop after this time"
+    )
+    parser.add_argument(
+        "--fresh",
+        nargs="?",
+        const="",
+        metavar="TABLE",
+        help="move the checkpoint and rows of TABLE (default: of every table) aside first",
+    )
+    parser.add_argument("--tables", type=options.names, metavar="A,B", help="only these tables")
+    parser.add_argument(
+        "--deadline",
+        type=options.whole_seconds,
+        metavar="30s",
+        help="how long a stop waits for running batches (setting stop_deadline_s)",
+    )
+    options.add_settings(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    from headwater.cli.app import load_app
+    from headwater.cli.sessions import refuse_second_run
+
+    _check(args)
+    application = load_app(args.app, flags=options.flags(args))
+    refuse_second_run(application)
+    return _batch(application, args) if args.batch else _stream(application, args)
+
+
+def _check(args: argparse.Namespace) -> None:
+    from headwater.errors import OptionsConflict
+
+    if args.replace and not args.batch:
+        raise OptionsConflict("--replace", "without --batch", "headwater run --batch --replace")
+    if args.batch and args.fresh is not None:
+        raise OptionsConflict("--fresh", "together with --batch", "headwater run --batch --replace")
+    if args.batch and args.for_s is not None:
+        raise OptionsConflict("--for", "together with --batch", "headwater run --batch")
+
+
+def _batch(application: Application, args: argparse.Namespace) -> int:
+    from headwater.cli.printing import step_printer
+    from headwater.cli.sessions import session_for
+    from headwater.events import step
+    from headwater.observe.grid import grid
+    from headwater.observe.tables import can_be_read_at_once, table_rows
+    from headwater.runtime.ownership import Ownership
+
+    report = step_printer()
+    pipeline, settings = application.pipeline, application.settings
+    _tell_where(application, "as a batch")
+    ownership = Ownership(settings.local_folder, pipeline.name)
+    ownership.take()
+    try:
+        with session_for(application, report=report, is_verbose=args.verbose):
+            with step("Replacing tables", report):
+                names = pipeline.replace(
+                    tables=args.tables, replaces_streams=args.replace, report=report
+                )
+            definitions = pipeline.definitions()
+            for name in names:
+                print(f"{name}: replaced")
+                if can_be_read_at_once(definitions.tables[name]):
+                    found = table_rows(definitions, settings, name, _FIRST_ROWS)
+                    if found is not None and found.rows:
+                        print(grid(found.columns, found.rows))
+    finally:
+        ownership.let_go()
+    return ExitCode.OK
+
+
+def _stream(application: Application, args: argparse.Namespace) -> int:
+    from headwater.cli.drive import Driver
+    from headwater.cli.fresh import start_afresh
+    from headwater.cli.printing import step_printer
+    from headwater.cli.sessions import session_for
+    from headwater.cli.signals import StopSignals
+    from headwater.cli.views import view_for
+
+    pipeline = application.pipeline
+    steps = step_printer()
+    _tell_where(application, "as a stream")
+    with (
+        StopSignals() as signals,
+        session_for(application, report=steps, is_verbose=args.verbose) as spark,
+    ):
+        signals.take()
+        if args.fresh is not None:
+            for line in start_afresh(application, spark, [args.fresh] if args.fresh else []):
+                print(line)
+        plan = pipeline.plan(tables=args.tables, trigger=_trigger(args), report=steps)
+        _tell_plan(plan)
+        if signals.requested.is_set():
+            print("Stopped before the first batch; nothing was read or written.")
+            return ExitCode.OK
+        view = view_for(f"{pipeline.name}  {application.name}")
+        driver = Driver(view, signals, first_rows=lambda table: _first_rows(application, table))
+        started = pipeline.start(plan=plan, report=driver.report, app=application.name)
+        return conclude(started, driver, application, for_s=args.for_s)
+
+
+def conclude(
+    started: RunningPipeline, driver: Driver, application: Application, *, for_s: float | None
+) -> int:
+    """Drives a started pipeline to its end, stops it and tells how to resume."""
+    from headwater.cli.drive import Ending
+
+    deadline_s = application.settings.stop_deadline_s
+    driver.view.start()
+    try:
+        why = driver.drive(started, for_s=for_s)
+        if why is not Ending.BY_ITSELF:
+            driver.view.say(f"Stopping: {why.value} (running batches have {deadline_s} s to end)")
+        was_forced = driver.stop(started, deadline_s=deadline_s)
+    finally:
+        driver.view.close()
+    return _tell_end(started, driver, application, was_forced=was_forced)
+
+
+def _trigger(args: argparse.Namespace) -> Trigger | None:
+    from headwater.definitions import Trigger
+
+    if args.once:
+        return Trigger.once()
+    return Trigger.available_now() if args.available_now else None
+
+
+def _first_rows(application: Application, table: str) -> Rows | None:
+    from headwater.observe.tables import can_be_read_at_once, table_rows
+
+    definitions = application.pipeline.definitions()
+    if not can_be_read_at_once(definitions.tables[table]):
+        return None
+    return table_rows(definitions, application.settings, table, _FIRST_ROWS)
+
+
+def _tell_where(application: Application, how: str) -> None:
+    settings = application.settings
+    print(
+        f"{application.pipeline.name} ({application.name}) {how} on {settings.master}, "
+        f"profile {settings.profile}, storage {settings.storage_root}",
+        flush=True,
+    )
+
+
+def _tell_plan(plan: Plan) -> None:
+    for spec in plan.queries:
+        sink = "managed Delta table" if spec.is_managed else spec.sink.describe()
+        guarantee = spec.guarantee.value.replace("_", "-")
+        print(f"  {spec.name}: {spec.mode.value} into {sink}, trigger {spec.trigger}, {guarantee}")
+    print(flush=True)
+
+
+def _tell_end(
+    started: RunningPipeline, driver: Driver, application: Application, *, was_forced: bool
+) -> int:
+    from headwater.errors import HeadwaterError
+
+    for figures in driver.board.figures:
+        last = "no batch" if figures.last_batch is None else f"batch {figures.last_batch}"
+        print(f"{figures.table}: {figures.state} after {last}, {figures.rows:,} rows in this run")
+    for source, rows in driver.board.captured.items():
+        print(f"{source}: {rows:,} rejected in this run, see headwater show {source}__rejected")
+    print(f"resume: headwater run {application.name}", flush=True)
+    failed = [f.table for f in driver.board.figures if f.state == "failed"]
+    try:
+        started.raise_failure()
+    except HeadwaterError as problem:
+        if not failed:
+            driver.view.complain(str(problem))
+        return ExitCode.FAILED
+    if was_forced:
+        print("Stopped by force: the deadline passed before the running batch had ended.")
+        return ExitCode.FORCED
+    return ExitCode.OK

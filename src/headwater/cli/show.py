@@ -1,0 +1,62 @@
+"""Print the newest rows of a result, late or rejected table, while it runs or afterwards."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from typing import TYPE_CHECKING
+
+from headwater.cli import options
+from headwater.cli.exit_codes import ExitCode
+
+if TYPE_CHECKING:
+    from headwater.cli.app import Application
+
+SUMMARY = "print the newest rows of a table, running or stopped"
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("table", metavar="TABLE", help="a table, or <source>__rejected")
+    parser.add_argument("--app", metavar="APP", help="the application (default as in run)")
+    parser.add_argument("--rows", type=int, default=20, metavar="N", help="default: %(default)s")
+    parser.add_argument(
+        "--watch",
+        nargs="?",
+        const=2.0,
+        type=options.seconds,
+        metavar="2s",
+        help="print again after every interval until Ctrl-C",
+    )
+    options.add_settings(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    from headwater.cli.app import load_app
+
+    application = load_app(args.app, flags=options.flags(args))
+    if args.watch is None:
+        print(_shown(application, args.table, args.rows))
+        return ExitCode.OK
+    try:
+        while True:
+            text = _shown(application, args.table, args.rows)
+            print(f"{time.strftime('%H:%M:%S')} {text}\n", flush=True)
+            time.sleep(args.watch)
+    except KeyboardInterrupt:
+        return ExitCode.OK
+
+
+def _shown(application: Application, table: str, limit: int) -> str:
+    from headwater.observe.grid import grid
+    from headwater.observe.tables import table_rows
+
+    found = table_rows(application.pipeline.definitions(), application.settings, table, limit)
+    if found is None:
+        return f"{table}: nothing was written yet (next: headwater run)"
+    if not found.rows:
+        return f"{table}: no rows"
+    count = f"{len(found.rows):,}"
+    if found.total is not None and found.total > len(found.rows):
+        count = f"the newest {count} of {found.total:,}"
+    rows = "row" if count == "1" else "rows"
+    return f"{table}: {count} {rows}\n{grid(found.columns, found.rows)}"

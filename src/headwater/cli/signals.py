@@ -1,0 +1,66 @@
+"""Ctrl-C and SIGTERM as a request to stop; a second Ctrl-C ends everything at once."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+from types import FrameType, TracebackType
+from typing import Any, NoReturn
+
+from headwater.cli.exit_codes import ExitCode
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+class StopSignals:
+    """While entered, a signal sets `requested` and interrupts nothing.
+
+    An exception raised in the midst of a call to the JVM would leave its answer unread, and the
+    next call would take it for its own. So the program looks at `requested` where it can stop.
+    """
+
+    def __init__(self) -> None:
+        self.requested = threading.Event()
+        self._previous: dict[signal.Signals, Any] = {}
+
+    def __enter__(self) -> StopSignals:
+        self._previous = {number: signal.getsignal(number) for number in _SIGNALS}
+        self.take()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        problem: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        for number, handler in self._previous.items():
+            signal.signal(number, handler)
+
+    def take(self) -> None:
+        """Also called after a Spark session has started: PySpark sets a handler of its own, which
+        cancels the jobs of the running batch."""
+        for number in _SIGNALS:
+            signal.signal(number, self._handle)
+
+    def _handle(self, number: int, frame: FrameType | None) -> None:
+        if self.requested.is_set() and number == signal.SIGINT:
+            end_at_once(ExitCode.INTERRUPTED, "Ended at once")
+        self.requested.set()
+
+
+def end_at_once(code: ExitCode, why: str) -> NoReturn:
+    """Ends this process and its JVM without another word to Spark."""
+    # Written past the buffers: this may run inside a signal handler that interrupted a print.
+    os.write(2, f"\n{why}: the batch that ran is read again at the next start.\n".encode())
+    gateway = _gateway()
+    if gateway is not None and hasattr(gateway, "proc"):
+        gateway.proc.kill()
+    os._exit(code)
+
+
+def _gateway() -> Any:
+    module = sys.modules.get("pyspark.core.context")
+    return getattr(module.SparkContext, "_gateway", None) if module else None
