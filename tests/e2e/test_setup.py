@@ -15,7 +15,7 @@ import pytest
 from headwater.local.processes import mark, wait_until
 
 ROOT = Path(__file__).parents[2]
-TOOLS = ("cat", "dirname", "flock", "ls", "mkdir", "mv", "rm", "sleep", "tail")
+TOOLS = ("cat", "dirname", "flock", "grep", "ls", "mkdir", "mv", "rm", "sleep", "tail")
 
 
 class Clone(NamedTuple):
@@ -95,6 +95,8 @@ def test_packages_come_from_hashed_locks_only(clone: Clone) -> None:
     clone.start()
     sync = next(call for call in clone.uv_calls() if call.startswith("pip sync"))
     assert "--require-hashes" in sync
+    assert f"--build-constraints {clone.root}/requirements/build.lock" in sync
+    assert "--reinstall" not in sync
     assert sync.endswith("requirements/bootstrap.lock " + f"{clone.root}/requirements/dev.lock")
     for lock in (ROOT / "requirements").glob("*.lock"):
         text = lock.read_text()
@@ -149,6 +151,7 @@ def test_a_start_killed_half_way_is_repaired_by_the_next(clone: Clone) -> None:
     clone.set_uv()
     second = clone.start()
     assert "Installing the packages" in second.stderr
+    assert any("--reinstall" in call for call in clone.uv_calls())
     assert second.returncode == 7
     assert clone.start().stderr == ""
 
