@@ -6,33 +6,29 @@ typed by the parameter's annotation. So a new parameter has its SQL spelling at 
 
 from __future__ import annotations
 
-import importlib
 import inspect
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from headwater.errors import (
     DefinitionError,
-    InvalidOption,
     OptionMissing,
     Position,
     UnknownChoice,
     UnknownOption,
 )
 from headwater.sql.cursor import Cursor
+from headwater.sql.values import Value, Wanted, typed
 from headwater.tokens import TokenKind
 
 if TYPE_CHECKING:
     from headwater.connectors.interface import Connector
 
-Value = str | int | float | bool | None | tuple[Any, ...]
 SPARK = "spark."
 """Before a Spark option's own name: `'spark.maxFilesPerTrigger' = 1` is for Spark."""
-_LISTS = {"tuple", "list", "Sequence", "Iterable", "Collection", "set", "frozenset", "Set"}
-_MAPPINGS = {"Mapping", "dict", "MutableMapping"}
 _WORDS: dict[str, Value] = {"TRUE": True, "FALSE": False, "NULL": None}
+_VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,11 +64,19 @@ def connector(cursor: Cursor) -> Connector:
         raise
 
 
-def spelling(parameter: inspect.Parameter) -> str:
-    """How an option of this parameter is written, as the reference shows it."""
-    if not _heads(parameter) & _MAPPINGS:
-        return parameter.name
-    return f"'{_prefix(parameter)}…'"
+def parameters() -> Mapping[str, list[inspect.Parameter]]:
+    """Every connector with the parameters of its factory."""
+    return {
+        name: list(inspect.signature(factory).parameters.values())
+        for name, factory in factories().items()
+    }
+
+
+def spellings(parameter: inspect.Parameter) -> list[str]:
+    """How options of this parameter are written, as the reference shows them."""
+    wanted = Wanted(str(parameter.annotation))
+    plain = [] if wanted.is_only_mapping else [parameter.name]
+    return [*plain, f"'{_prefix(parameter)}…'"] if wanted.is_mapping else plain
 
 
 def _options(cursor: Cursor) -> list[Option]:
@@ -139,147 +143,51 @@ def _arguments(
     named: dict[str, Any] = {}
     for option in options:
         parameter, key = _parameter(name, signature, option)
+        wanted, of = Wanted(str(parameter.annotation)), (name, option.name)
         if key is not None:
-            named.setdefault(parameter.name, {})[key] = option.value
+            value = typed(wanted.in_mapping, option.value, of=of, where=option.where)
+            _put(named.setdefault(parameter.name, {}), key, value, is_deep=wanted.is_deep)
         elif parameter.kind is parameter.VAR_POSITIONAL:
             many = option.value if isinstance(option.value, tuple) else (option.value,)
-            positional += [_typed(name, option, value, _heads(parameter)) for value in many]
+            positional += [typed(wanted, value, of=of, where=option.where) for value in many]
         else:
-            named[parameter.name] = _typed(name, option, option.value, _heads(parameter))
+            named[parameter.name] = typed(wanted, option.value, of=of, where=option.where)
     for parameter in signature.parameters.values():
-        is_required = parameter.default is parameter.empty
-        if is_required and parameter.kind not in _VARIADIC and parameter.name not in named:
-            heads = _heads(parameter)
-            raise OptionMissing(name, parameter.name, _example(parameter.name, heads), where=where)
+        is_required = parameter.default is parameter.empty and parameter.kind not in _VARIADIC
+        if is_required and parameter.name not in named:
+            raise OptionMissing(name, parameter.name, _example(parameter), where=where)
     return positional, named
 
 
-_VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+def _put(mapping: dict[str, Any], key: str, value: Any, *, is_deep: bool) -> None:
+    """`signals.0` in a mapping of mappings; a topic's name may have dots, a partition has none."""
+    outer, _, inner = key.rpartition(".")
+    if is_deep and outer:
+        mapping.setdefault(outer, {})[inner] = value
+    else:
+        mapping[key] = value
 
 
 def _parameter(
     name: str, signature: inspect.Signature, option: Option
 ) -> tuple[inspect.Parameter, str | None]:
-    """The parameter that an option is for, and the key where that parameter is a mapping."""
+    """The parameter that an option is for, and the key where it is one key of a mapping."""
     for parameter in signature.parameters.values():
-        if _heads(parameter) & _MAPPINGS:
-            prefix = _prefix(parameter)
-            if option.name.startswith(prefix):
-                return parameter, option.name.removeprefix(prefix)
-        elif option.name == parameter.name and parameter.kind is not parameter.VAR_KEYWORD:
+        wanted, prefix = Wanted(str(parameter.annotation)), _prefix(parameter)
+        if wanted.is_mapping and option.name.startswith(prefix):
+            return parameter, option.name.removeprefix(prefix)
+        if option.name == parameter.name and not wanted.is_only_mapping:
             return parameter, None
-    spellings = [spelling(parameter) for parameter in signature.parameters.values()]
-    raise UnknownOption(name, option.name, spellings, where=option.where)
+    known = [text for parameter in signature.parameters.values() for text in spellings(parameter)]
+    raise UnknownOption(name, option.name, known, where=option.where)
 
 
 def _prefix(parameter: inspect.Parameter) -> str:
     return SPARK if parameter.name == "options" else f"{parameter.name}."
 
 
-def _heads(parameter: inspect.Parameter) -> set[str]:
-    """The outer names of an annotation: `Sequence[str] | None` has Sequence and None.
-
-    Annotations are read as text, since evaluating them would import what they name.
-    """
-    depth, parts = 0, [""]
-    for character in str(parameter.annotation):
-        depth += (character in "[(") - (character in ")]")
-        if character == "|" and depth == 0:
-            parts.append("")
-        else:
-            parts[-1] += character
-    return {part.split("[")[0].strip().rpartition(".")[2] for part in parts}
-
-
-def _typed(name: str, option: Option, value: Value, heads: set[str]) -> Any:
-    """`value` as the parameter wants it; text stands for numbers, as Spark's own options do."""
-    for convert in (_as_it_is, _as_list, _as_number, _as_text, _as_time, _as_object):
-        typed = convert(value, heads)
-        if typed is not None:
-            return typed
-    if value is None and "None" in heads:
-        return None
-    shown = repr(value) if isinstance(value, str | int | float) else "a list" if value else "NULL"
-    expected = " or ".join(_expected(head) for head in sorted(heads - {"None"}))
-    raise InvalidOption(name, option.name, shown, expected, where=option.where)
-
-
-def _as_it_is(value: Value, heads: set[str]) -> Any:
-    exact = type(value).__name__
-    if exact in heads or (heads & {"Any", "object"} and value is not None):
-        return value
-    return value if isinstance(value, tuple) and heads & _LISTS else None
-
-
-def _as_list(value: Value, heads: set[str]) -> Any:
-    return (value,) if heads & _LISTS and value is not None else None
-
-
-def _as_number(value: Value, heads: set[str]) -> Any:
-    if isinstance(value, int) and not isinstance(value, bool) and "float" in heads:
-        return float(value)
-    if not isinstance(value, str):
-        return None
-    if "bool" in heads and value.lower() in ("true", "false"):
-        return value.lower() == "true"
-    for head, convert in (("int", int), ("float", float)):
-        try:
-            if head in heads:
-                return convert(value)
-        except ValueError:
-            continue
-    return None
-
-
-def _as_text(value: Value, heads: set[str]) -> Any:
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    return str(value) if "str" in heads and is_number else None
-
-
-def _as_time(value: Value, heads: set[str]) -> Any:
-    try:
-        is_time = isinstance(value, str) and "datetime" in heads
-        return datetime.fromisoformat(str(value)) if is_time else None
-    except ValueError:
-        return None
-
-
-def _as_object(value: Value, heads: set[str]) -> Any:
-    """A Python object by `'module:name'`, where a parameter takes a function or a class."""
-    if not isinstance(value, str) or heads <= set(_EXPECTED) | _LISTS:
-        return None
-    module, _, name = value.partition(":")
-    try:
-        return getattr(importlib.import_module(module), name, None) if name else None
-    except ImportError:
-        return None
-
-
-_EXPECTED = {
-    "bool": "TRUE or FALSE",
-    "int": "a whole number",
-    "float": "a number",
-    "str": "text in quotes",
-    "datetime": "a time such as '2026-01-01T00:00:00+00:00'",
-    "None": "NULL",
-}
-
-
-def _expected(head: str) -> str:
-    if head in _LISTS:
-        return "a list such as ('a', 'b')"
-    return _EXPECTED.get(head, "a Python object that can be imported, as 'module:name'")
-
-
-def _example(name: str, heads: set[str]) -> str:
-    if heads & _LISTS:
-        return f"{name} = ('…', '…')"
-    return f"{name} = 1" if heads & {"int", "float"} else f"{name} = '…'"
-
-
-def parameters() -> Mapping[str, list[inspect.Parameter]]:
-    """Every connector with the parameters of its factory."""
-    return {
-        name: list(inspect.signature(factory).parameters.values())
-        for name, factory in factories().items()
-    }
+def _example(parameter: inspect.Parameter) -> str:
+    wanted = Wanted(str(parameter.annotation))
+    if wanted.is_list:
+        return f"{parameter.name} = ('…', '…')"
+    return f"{parameter.name} = {'1' if wanted.heads & {'int', 'float'} else repr('…')}"
