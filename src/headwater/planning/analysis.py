@@ -1,0 +1,284 @@
+"""What Spark itself says about a query before it is started."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from headwater.definitions import OutputMode
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+AGGREGATION = "aggregation"
+DEDUPLICATION = "deduplication"
+JOIN = "stream-stream join"
+CUSTOM = "custom state"
+LIMIT = "limit"
+
+_STATEFUL = {
+    "Aggregate": AGGREGATION,
+    "Distinct": AGGREGATION,
+    "Deduplicate": DEDUPLICATION,
+    "DeduplicateWithinWatermark": DEDUPLICATION,
+    "FlatMapGroupsWithState": CUSTOM,
+    "FlatMapGroupsInPandasWithState": CUSTOM,
+    "TransformWithState": CUSTOM,
+    "TransformWithStateInPySpark": CUSTOM,
+    "TransformWithStateInPandas": CUSTOM,
+    "GlobalLimit": LIMIT,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class StatefulOperator:
+    """One operator that keeps state; `is_bounded` where a watermark lets Spark drop old state."""
+
+    kind: str
+    is_bounded: bool
+
+
+@dataclass(frozen=True, slots=True)
+class QueryFacts:
+    """A query's analysed plan, looked at once."""
+
+    columns: tuple[str, ...]
+    is_streaming: bool
+    stateful: tuple[StatefulOperator, ...]
+    random: tuple[str, ...]
+    """Expressions whose value differs when a batch runs again, in Spark's words."""
+    python: tuple[str, ...]
+    """Python functions that rows pass through."""
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(operator.kind for operator in self.stateful))
+
+    @property
+    def is_aggregation(self) -> bool:
+        return AGGREGATION in self.kinds
+
+
+def facts_of(frame: DataFrame) -> QueryFacts:
+    plan = _analyzed(frame)
+    checker = _checker(frame)
+    nodes = list(_nodes(plan))
+    stateful = (_stateful(node, checker) for node in nodes if node.isStreaming())
+    return QueryFacts(
+        columns=tuple(frame.columns),
+        is_streaming=bool(plan.isStreaming()),
+        stateful=tuple(operator for operator in stateful if operator),
+        random=tuple(dict.fromkeys(_random(nodes))),
+        python=tuple(dict.fromkeys(_python(nodes))),
+    )
+
+
+def mode_problem(frame: DataFrame, mode: OutputMode) -> str | None:
+    """Why Spark refuses the query in this mode; None where it does not."""
+    return _refusal(_checker(frame).checkForStreaming, frame, mode)
+
+
+def continuous_problem(frame: DataFrame, mode: OutputMode) -> str | None:
+    """Why Spark refuses the query under the continuous trigger."""
+    return _refusal(_checker(frame).checkForContinuous, frame, mode)
+
+
+def real_time_problems(frame: DataFrame) -> list[str]:
+    """Operators of the physical plan that Spark's real-time mode does not allow.
+
+    Spark itself finds out in the first batch only.
+    """
+    allowed = _real_time_operators(frame)
+    found = [name for name in _above_streams(physical_plan(frame)) if name not in allowed]
+    return [_in_words(name) for name in dict.fromkeys(found)]
+
+
+def physical_plan(frame: DataFrame, *, style: str = "simple") -> str:
+    """Spark's explanation of a streaming query, as it would run in append mode."""
+    jvm: Any = frame.sparkSession._jvm
+    text: str = jvm.PythonSQLUtils.explainString(frame._jdf.queryExecution(), style)
+    return text.strip()
+
+
+def sentence(message: str) -> str:
+    """Spark's reason without its code, its SQL state and the plan that follows.
+
+    >>> sentence("[A.B] Invalid streaming output mode: append. It is odd. SQLSTATE: 42KDE;\\nX")
+    'it is odd'
+    """
+    text = message.split("\n", 1)[0].strip()
+    text = re.sub(r"^\[[\w.]+\]\s*", "", text)
+    text = re.sub(r"\s*SQLSTATE: \w+", "", text).rstrip(" ;.")
+    text = re.sub(r"^Invalid streaming output mode: \w+\.\s*", "", text)
+    text = re.sub(
+        r"^This output mode is not supported for (.*) on streaming .*$", r"not for \1", text
+    )
+    text = text.replace("not for no streaming aggregations", "not without an aggregation")
+    text = re.sub(r"^Streaming real-time mode has the following limitation:\s*", "", text)
+    text = text.replace("DataFrames/Datasets", "DataFrames").replace(
+        "DataFrame/Dataset", "DataFrame"
+    )
+    return text[:1].lower() + text[1:] if text[1:2].islower() else text
+
+
+def _refusal(check: Callable[[Any, Any], None], frame: DataFrame, mode: OutputMode) -> str | None:
+    from py4j.protocol import Py4JJavaError
+    from pyspark.errors import PySparkException
+
+    jvm: Any = frame.sparkSession._jvm
+    modes = jvm.org.apache.spark.sql.streaming.OutputMode
+    spark_mode = {
+        OutputMode.APPEND: modes.Append,
+        OutputMode.UPDATE: modes.Update,
+        OutputMode.COMPLETE: modes.Complete,
+    }[mode]()
+    try:
+        check(_analyzed(frame), spark_mode)
+    except PySparkException as refusal:
+        return sentence(getattr(refusal, "_desc", None) or str(refusal))
+    except Py4JJavaError as refusal:
+        return sentence(str(refusal.java_exception.getMessage()))
+    return None
+
+
+def _analyzed(frame: DataFrame) -> Any:
+    return frame._jdf.queryExecution().analyzed()
+
+
+def _checker(frame: DataFrame) -> Any:
+    jvm: Any = frame.sparkSession._jvm
+    return jvm.org.apache.spark.sql.catalyst.analysis.UnsupportedOperationChecker
+
+
+def _items(sequence: Any) -> Iterator[Any]:
+    for position in range(sequence.size()):
+        yield sequence.apply(position)
+
+
+def _nodes(plan: Any) -> Iterator[Any]:
+    yield plan
+    for child in _items(plan.children()):
+        yield from _nodes(child)
+
+
+def _stateful(node: Any, checker: Any) -> StatefulOperator | None:
+    name = str(node.nodeName())
+    if name == "Join":
+        sides = [node.left(), node.right()]
+        if not all(side.isStreaming() for side in sides):
+            return None
+        return StatefulOperator(JOIN, all(_has_event_time(s.output(), checker) for s in sides))
+    if name not in _STATEFUL:
+        return None
+    return StatefulOperator(_STATEFUL[name], _is_bounded(name, node, checker))
+
+
+def _is_bounded(name: str, node: Any, checker: Any) -> bool:
+    if name == "Aggregate":
+        return _has_event_time(node.groupingExpressions(), checker)
+    if name == "Deduplicate":
+        return _has_event_time(node.keys(), checker)
+    # Custom state says itself when it ends; a limit is one number.
+    return name not in ("Distinct",)
+
+
+def _has_event_time(expressions: Any, checker: Any) -> bool:
+    return any(checker.hasEventTimeCol(expression) for expression in _items(expressions))
+
+
+def _random(nodes: list[Any]) -> Iterator[str]:
+    for node in nodes:
+        for expression in _items(node.expressions()):
+            yield from _random_parts(expression)
+
+
+def _random_parts(expression: Any) -> Iterator[str]:
+    if expression.deterministic():
+        return
+    parts = [part for child in _items(expression.children()) for part in _random_parts(child)]
+    yield from parts or [_expression_name(expression)]
+
+
+def _expression_name(expression: Any) -> str:
+    if _class_name(expression) in _PYTHON_EXPRESSIONS:
+        return f"the Python function {expression.name()}, declared non-deterministic"
+    return f"{expression.prettyName()}()"
+
+
+_PYTHON_EXPRESSIONS = ("PythonUDF", "PythonUDAF", "PythonUDTF")
+
+
+def _python(nodes: list[Any]) -> Iterator[str]:
+    for node in nodes:
+        for expression in _items(node.expressions()):
+            # One call per tree instead of one per part: most trees hold no Python.
+            if "PythonUDF" in expression.treeString():
+                yield from _python_parts(expression)
+
+
+def _python_parts(expression: Any) -> Iterator[str]:
+    if _class_name(expression) in _PYTHON_EXPRESSIONS:
+        yield str(expression.name())
+    for child in _items(expression.children()):
+        yield from _python_parts(child)
+
+
+def _class_name(part: Any) -> str:
+    return str(part.getClass().getSimpleName())
+
+
+def _real_time_operators(frame: DataFrame) -> set[str]:
+    jvm: Any = frame.sparkSession._jvm
+    runtime = jvm.org.apache.spark.sql.execution.streaming.runtime
+    allowlist = getattr(getattr(runtime, "RealTimeModeAllowlist$"), "MODULE$")
+    prefix = "org$apache$spark$sql$execution$streaming$runtime$RealTimeModeAllowlist$$"
+    names: str = getattr(allowlist, prefix + "allowedOperators")().mkString(",")
+    return {name.rsplit(".", 1)[-1].removesuffix("Exec") for name in names.split(",")}
+
+
+_NODE = re.compile(r"^(?P<indent>[\s:+-]*)(?:\*\(\d+\) |\* |!)?(?P<name>[A-Z]\w*)")
+
+
+def _above_streams(text: str) -> list[str]:
+    """Names of the operators that rows of a stream pass through, from the plan as text.
+
+    >>> _above_streams("Project [a]\\n+- Exchange x\\n   +- StreamingRelation rate")
+    ['Project', 'Exchange']
+    """
+    path: list[tuple[int, str]] = []
+    found: dict[tuple[int, str], None] = {}
+    for line in text.splitlines():
+        match = _NODE.match(line)
+        if match is None or line.startswith("=="):
+            continue
+        depth = len(match["indent"])
+        path = [(at, name) for at, name in path if at < depth]
+        if match["name"].startswith("StreamingRelation"):
+            found.update(dict.fromkeys(path))
+        path.append((depth, match["name"]))
+    return list(dict.fromkeys(name for _, name in found))
+
+
+_WORDS = {
+    "Exchange": "rows change partitions (a shuffle)",
+    "ArrowEvalPython": "a Python function",
+    "BatchEvalPython": "a Python function",
+    "MapInPandas": "a Python function (mapInPandas)",
+    "MapInArrow": "a Python function (mapInArrow)",
+    "StateStoreSave": "state (aggregation)",
+    "StateStoreRestore": "state (aggregation)",
+    "SessionWindowStateStoreSave": "state (session windows)",
+    "StreamingDeduplicate": "state (deduplication)",
+    "StreamingDeduplicateWithinWatermark": "state (deduplication)",
+    "StreamingSymmetricHashJoin": "state (stream-stream join)",
+    "FlatMapGroupsInPandasWithState": "state (applyInPandasWithState)",
+    "TransformWithStateInPySpark": "state (transformWithState)",
+    "StreamingGlobalLimit": "state (limit)",
+    "SortMergeJoin": "a join with a table that is too large to broadcast",
+}
+
+
+def _in_words(operator: str) -> str:
+    return _WORDS.get(operator, f"the operator {operator}")

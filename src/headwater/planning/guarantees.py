@@ -1,0 +1,89 @@
+"""Exactly-once or at-least-once, from the conditions that decide it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from headwater.connectors.interface import Connector
+from headwater.definitions import Guarantee, OutputMode, Table, Trigger, TriggerKind
+from headwater.errors import GuaranteeImpossible
+from headwater.planning.analysis import QueryFacts
+from headwater.planning.inputs import StreamInput
+from headwater.planning.triggers import async_progress_problem
+
+
+@dataclass(frozen=True, slots=True)
+class GuaranteeChoice:
+    """What is held, the conditions that fail (or hold), and asynchronous progress."""
+
+    guarantee: Guarantee
+    reasons: tuple[str, ...]
+    is_async_progress: bool = False
+    async_note: str | None = None
+
+
+def choose_guarantee(
+    table: Table,
+    *,
+    inputs: Sequence[StreamInput],
+    facts: QueryFacts,
+    sink: Connector,
+    mode: OutputMode,
+    trigger: Trigger,
+) -> GuaranteeChoice:
+    """Raises GuaranteeImpossible where exactly-once was asked for and a condition fails."""
+    failing = [
+        *source_problems(inputs),
+        *function_problems(facts),
+        *sink_problems(sink, mode, has_key=bool(table.key)),
+        *trigger_problems(trigger),
+    ]
+    if failing and table.guarantee is Guarantee.EXACTLY_ONCE:
+        raise GuaranteeImpossible(table.name, failing, where=table.location)
+    is_async, note = _async_progress(table, trigger, sink, facts)
+    if is_async:
+        failing.append("asynchronous progress: batches are logged after they are written")
+    if failing:
+        return GuaranteeChoice(Guarantee.AT_LEAST_ONCE, tuple(failing), is_async, note)
+    _, why_sink = sink.idempotence(mode, has_key=bool(table.key))
+    holding = ("every source can be read again", "the function is deterministic", why_sink)
+    return GuaranteeChoice(Guarantee.EXACTLY_ONCE, holding, is_async, note)
+
+
+def source_problems(inputs: Sequence[StreamInput]) -> list[str]:
+    return [
+        f"source {one.name}: {one.connector.describe()} cannot be read again after a crash"
+        for one in inputs
+        if not one.connector.is_replayable
+    ]
+
+
+def function_problems(facts: QueryFacts) -> list[str]:
+    """Spark replaces the current time by the batch's own, which the offset log keeps: a batch
+    that runs again sees the same. Random values it draws anew."""
+    return [f"function: {name} gives other values when a batch runs again" for name in facts.random]
+
+
+def sink_problems(sink: Connector, mode: OutputMode, *, has_key: bool) -> list[str]:
+    is_idempotent, why = sink.idempotence(mode, has_key=has_key)
+    return [] if is_idempotent else [f"sink {sink.describe()}: {why}"]
+
+
+def trigger_problems(trigger: Trigger) -> list[str]:
+    if trigger.kind is TriggerKind.CONTINUOUS:
+        return ["trigger continuous: rows since the last logged epoch are written again"]
+    if trigger.kind is TriggerKind.REAL_TIME:
+        return ["trigger real time: a batch is logged at its end, so its rows are written again"]
+    return []
+
+
+def _async_progress(
+    table: Table, trigger: Trigger, sink: Connector, facts: QueryFacts
+) -> tuple[bool, str | None]:
+    if table.guarantee is not Guarantee.AT_LEAST_ONCE:
+        return False, None
+    problem = async_progress_problem(trigger, sink, facts)
+    if problem:
+        return False, f"asynchronous progress is off: {problem}"
+    return True, "asynchronous progress is on: at_least_once was asked for"
