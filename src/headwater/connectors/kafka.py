@@ -415,7 +415,9 @@ def create_topic(connection: Connection, topic: str, *, partitions: int = 1) -> 
     from confluent_kafka import KafkaError, KafkaException
     from confluent_kafka.cimpl import NewTopic
 
-    created = _admin(connection).create_topics([NewTopic(topic, num_partitions=partitions)])
+    # The answers die with the client, which therefore lives until they are there.
+    client = _admin(connection)
+    created = client.create_topics([NewTopic(topic, num_partitions=partitions)])
     try:
         created[topic].result(timeout=_CHECK_S * 2)
     except KafkaException as failure:
@@ -441,9 +443,8 @@ def end_offsets(connection: Connection, topic: str) -> dict[int, int]:
 
     partitions = [TopicPartition(topic, p) for p in range(partition_count(connection, topic))]
     latest: Any = admin.OffsetSpec.latest()  # type: ignore[attr-defined, no-untyped-call]
-    asked = _admin(connection).list_offsets(
-        dict.fromkeys(partitions, latest), request_timeout=_CHECK_S
-    )
+    client = _admin(connection)
+    asked = client.list_offsets(dict.fromkeys(partitions, latest), request_timeout=_CHECK_S)
     return {partition.partition: answer.result().offset for partition, answer in asked.items()}
 
 
