@@ -1081,3 +1081,45 @@ class FolderTaken(UsageError):
             remedy="choose another name, or move it away",
             data="nothing in it was changed",
         )
+
+
+class StillRunning(QueryError):
+    code = "STILL_RUNNING"
+
+    def __init__(self, pipeline: str, pid: int, timeout_s: float) -> None:
+        super().__init__(
+            f"pipeline {pipeline!r} (process {pid}) did not end within {timeout_s:.0f} s",
+            data="it was asked to stop and ends when its running batches are committed",
+            next_command="headwater status",
+        )
+
+
+class RequestFailed(QueryError):
+    """A running pipeline could not do what it was asked for."""
+
+    code = "REQUEST_FAILED"
+
+    def __init__(self, pipeline: str, found: str) -> None:
+        super().__init__(f"pipeline {pipeline!r} could not do it", found=found)
+
+
+class NotInRepository(UsageError):
+    code = "NOT_IN_REPOSITORY"
+
+    def __init__(self, command: str) -> None:
+        super().__init__(
+            f"headwater {command} works in a checkout of Headwater's repository only",
+            remedy="clone the repository and run it there",
+            next_command=f"./headwater {command}",
+        )
+
+
+class NoTests(UsageError):
+    code = "NO_TESTS"
+
+    def __init__(self, folder: str) -> None:
+        super().__init__(
+            f"there are no tests in {folder}",
+            expected="a folder tests/ with test_*.py files",
+            next_command="headwater new myapp",
+        )

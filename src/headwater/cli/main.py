@@ -24,11 +24,14 @@ COMMANDS = (
     "bench",
 )
 
+PASSED_ON = ("test", "bench")
+"""Commands whose arguments are those of another program."""
+
 
 def main(argv: Sequence[str] | None = None) -> int:
     arguments = list(sys.argv[1:] if argv is None else argv)
     try:
-        args = _parser(arguments).parse_args(arguments)
+        args = _parsed(arguments)
     except SystemExit as end:
         return int(end.code or 0)
     try:
@@ -42,6 +45,15 @@ def main(argv: Sequence[str] | None = None) -> int:
         return ExitCode.OK
     except Exception as problem:
         return _told(problem, is_verbose=getattr(args, "verbose", False))
+
+
+def _parsed(arguments: list[str]) -> argparse.Namespace:
+    parser = _parser(arguments)
+    if arguments and arguments[0] in PASSED_ON and not {"-h", "--help"} & set(arguments[1:2]):
+        args = parser.parse_args(arguments[:1])
+        args.arguments = arguments[1:]
+        return args
+    return parser.parse_args(arguments)
 
 
 def _parser(arguments: list[str]) -> argparse.ArgumentParser:

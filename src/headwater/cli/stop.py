@@ -1,10 +1,78 @@
-"""stop."""
+"""Stop the pipelines that run in this project, or one table of them: the running batch is
+finished and committed."""
+
+from __future__ import annotations
 
 import argparse
+import time
+from typing import TYPE_CHECKING
 
-SUMMARY = "x"
+from headwater.cli import options
+from headwater.cli.exit_codes import ExitCode
+
+if TYPE_CHECKING:
+    from headwater.runtime.ownership import FoundRun
+    from headwater.settings import Settings
+
+SUMMARY = "stop what runs here, or one table of it"
+
+_POLL_S = 0.1
+_GRACE_S = 30.0
 
 
-def configure(parser: argparse.ArgumentParser) -> None: ...
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("table", nargs="?", metavar="TABLE", help="only this table")
+    parser.add_argument(
+        "--timeout",
+        type=options.seconds,
+        metavar="60s",
+        help="how long to wait for the end (default: the stop deadline and 30 s)",
+    )
+    options.add_settings(parser)
+
+
 def run(args: argparse.Namespace) -> int:
-    return 0
+    from pathlib import Path
+
+    from headwater.cli.app import project_folder
+    from headwater.cli.runs import ask, live_runs, run_of
+    from headwater.settings import load
+
+    settings = load(project_folder(Path.cwd()), flags=options.flags(args))
+    if args.table:
+        summary = ask(run_of(settings, args.table), "stop", table=args.table)
+        print(f"{args.table}: {summary['state']} after {_batch(summary['last_batch'])}")
+        print(f"next: headwater restart {args.table}")
+        return ExitCode.OK
+    runs = live_runs(settings)
+    if not runs:
+        print(f"Nothing runs in {settings.folder}.")
+    timeout_s = settings.stop_deadline_s + _GRACE_S if args.timeout is None else args.timeout
+    for found in runs:
+        ask(found, "stop")
+        await_end(found, settings, timeout_s)
+    return ExitCode.OK
+
+
+def await_end(found: FoundRun, settings: Settings, timeout_s: float) -> None:
+    """Returns when the pipeline has let go of its folder, and tells its last batches."""
+    from headwater.errors import StillRunning
+    from headwater.runtime.ownership import find_runs
+
+    deadline = time.monotonic() + timeout_s
+    pipeline = found.record.pipeline
+    while True:
+        now = next(r for r in find_runs(settings.local_folder) if r.record.pipeline == pipeline)
+        if not now.is_alive or now.record.pid != found.record.pid:
+            break
+        if time.monotonic() > deadline:
+            raise StillRunning(pipeline, found.record.pid, timeout_s)
+        time.sleep(_POLL_S)
+    print(f"{pipeline}: stopped")
+    for table, batch in now.record.last_batches.items():
+        print(f"  {table}: after {_batch(batch)}")
+    print(f"next: headwater run {now.record.app or ''}".rstrip())
+
+
+def _batch(batch: int | None) -> str:
+    return "no batch" if batch is None else f"batch {batch}"
