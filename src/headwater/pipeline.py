@@ -22,7 +22,6 @@ from headwater.definitions import (
     OutputMode,
     PythonBody,
     Source,
-    SqlBody,
     Table,
     Trigger,
     View,
@@ -214,8 +213,12 @@ class Pipeline:
 
     def sql(self, name: str, select: str, **arguments: Any) -> Handle:
         """Declares a result table by a SELECT statement; takes the arguments of `table`."""
+        from headwater import sql
+
         where = caller()
-        return self._declare(table_definition(name, SqlBody(select), where=where, **arguments))
+        return self._declare(
+            table_definition(name, sql.select_body(select, where=where), where=where, **arguments)
+        )
 
     def sql_file(self, path: str | Path) -> list[Handle]:
         """Declares everything that a file of SQL statements declares."""

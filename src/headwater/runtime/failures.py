@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 from headwater.errors import Location, QueryFailedError
 
@@ -11,26 +12,40 @@ _FRAME = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+)')
 _PYTHON_ERROR = re.compile(
     r"^(?:[\w.]*\.)?([A-Z]\w*(?:Error|Exception|Interrupt|Exit|Warning)): .*", re.M
 )
-_CONDITION = re.compile(r"\[([A-Z][A-Z0-9_.]+)\]")
 
 
 def explained(
-    table: str, location: Location, text: str, *, last_batch: int | None, files: Iterable[str] = ()
+    table: str,
+    location: Location,
+    messages: Sequence[str],
+    *,
+    last_batch: int | None,
+    files: Iterable[str] = (),
 ) -> QueryFailedError:
-    """Spark's text of a failure, turned into an error with the user's line first."""
+    """What a chain of causes says, outermost first, with the user's own line where it has one."""
     own = {location.file, *files}
+    text = "\n".join(messages)
     frames = [Location(m["file"], int(m["line"])) for m in _FRAME.finditer(text)]
     mine = [frame for frame in frames if frame.file in own]
     python = [m.group(0) for m in _PYTHON_ERROR.finditer(text)]
     where = mine[-1] if mine else location
-    found = python[-1] if mine and python else _first_sentence(text)
+    found = python[-1] if mine and python else _innermost(messages)
     return QueryFailedError(table, found, last_batch=last_batch, where=where)
 
 
-def _first_sentence(text: str) -> str:
-    """The innermost condition that Spark names, else the first line that says something."""
-    conditions = [m.start() for m in _CONDITION.finditer(text) if m.group(1) != "STREAM_FAILED"]
-    begin = conditions[-1] if conditions else 0
-    rest = text[begin:].split("JVM stacktrace", 1)[0].strip()
-    lines = [line.strip() for line in rest.splitlines() if line.strip()]
-    return " ".join(lines[:2])[:500] if lines else "Spark gave no reason"
+def messages_of(throwable: Any) -> list[str]:
+    """The messages of a Java exception and its causes, outermost first."""
+    messages = []
+    while throwable is not None:
+        messages.append(str(throwable.getMessage() or throwable.getClass().getSimpleName()))
+        throwable = throwable.getCause()
+    return messages
+
+
+def _innermost(messages: Sequence[str]) -> str:
+    for message in reversed(messages):
+        said = message.split("=== Streaming Query ===", 1)[0].split("JVM stacktrace", 1)[0]
+        lines = [line.strip() for line in said.splitlines() if line.strip()]
+        if lines:
+            return " ".join(lines[:2])[:500]
+    return "Spark gave no reason"

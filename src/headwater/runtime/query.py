@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from headwater.definitions import TriggerKind
 from headwater.errors import QueryFailedError
 from headwater.events import QueryFailed, QueryStarted, QueryStopped, Report
-from headwater.runtime.failures import explained
+from headwater.runtime.failures import explained, messages_of
 from headwater.runtime.specification import QuerySpec
 
 if TYPE_CHECKING:
@@ -102,12 +102,12 @@ class Query:
         """Why the query failed; None while it runs or after an ordinary stop."""
         if self._query is None or self.is_active:
             return None
-        cause = self._query.exception()
-        if cause is None:
+        thrown = self._query._jsq.exception()
+        if thrown.isEmpty():
             return None
-        return explained(
-            self.name, self.spec.table.location, str(cause), last_batch=self.last_batch
-        )
+        messages = messages_of(thrown.get())
+        location = self.spec.table.location
+        return explained(self.name, location, messages, last_batch=self.last_batch)
 
     def start(self) -> None:
         with self._lock:

@@ -225,7 +225,7 @@ class RunningPipeline:
             query = writer.start()
         except Exception as cause:
             location = spec.table.location
-            raise explained(spec.name, location, str(cause), last_batch=resumed_after) from cause
+            raise explained(spec.name, location, [str(cause)], last_batch=resumed_after) from cause
         self._by_run[str(query.runId)] = spec.name
         return Launched(query, resumed_after)
 

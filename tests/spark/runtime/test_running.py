@@ -1,0 +1,329 @@
+"""A pipeline from start to stop, in one session."""
+
+from __future__ import annotations
+
+import json as jsonlib
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from headwater import Pipeline
+from headwater.connectors import foreach_batch, json
+from headwater.errors import (
+    CheckpointExists,
+    FunctionFailed,
+    NotADataFrame,
+    PipelineOwned,
+    QueryFailedError,
+    RowsWithoutCheckpoint,
+    UnknownTable,
+)
+from headwater.events import BatchCompleted, Event, QueryFailed, RejectedCaptured
+from headwater.runtime.query import QueryState
+from headwater.settings import Settings
+
+pytestmark = pytest.mark.usefixtures("spark")
+SCHEMA = "device string, at timestamp, celsius double"
+
+
+def write(folder: Path, name: str, *rows: dict[str, Any] | str) -> None:
+    inbox = folder / "in"
+    inbox.mkdir(exist_ok=True)
+    lines = [row if isinstance(row, str) else jsonlib.dumps(row) for row in rows]
+    (folder / f".{name}").write_text("\n".join(lines) + "\n")
+    (folder / f".{name}").rename(inbox / f"{name}.json")
+
+
+def reading(device: str, minute: int, celsius: float) -> dict[str, Any]:
+    return {"device": device, "at": f"2026-01-01T12:{minute:02}:05Z", "celsius": celsius}
+
+
+def pipeline(folder: Path) -> Pipeline:
+    app = Pipeline("app", settings=Settings(folder=folder))
+    app.source(
+        "signals",
+        json("in"),
+        schema=SCHEMA,
+        event_time="at",
+        watermark="10 minutes",
+        max_per_batch="1 file",
+    )
+    return app
+
+
+def storing(folder: Path) -> Pipeline:
+    app = pipeline(folder)
+
+    @app.table
+    def raw(signals: DataFrame) -> DataFrame:
+        return signals
+
+    return app
+
+
+def stored(spark: SparkSession, folder: Path, table: str) -> list[tuple[Any, ...]]:
+    frame = spark.read.format("delta").load(str(folder / ".headwater/app/tables" / table))
+    return sorted(tuple(row) for row in frame.collect())
+
+
+def test_the_stream_equals_the_batch_on_the_same_input(spark: SparkSession, tmp_path: Path) -> None:
+    write(tmp_path, "1", reading("a", 0, 20.0), reading("b", 1, 21.0))
+    write(tmp_path, "2", reading("a", 0, 22.0))
+    app = pipeline(tmp_path)
+
+    @app.table(key=["device"], mode="update")
+    def means(signals: DataFrame) -> DataFrame:
+        return signals.groupBy("device").agg(F.avg("celsius").alias("celsius"))
+
+    app.refresh()
+    batch = sorted(tuple(row) for row in app.batch()["means"].collect())
+    assert stored(spark, tmp_path, "means") == batch == [("a", 21.0), ("b", 21.0)]
+
+
+def test_a_backlog_is_read_in_several_batches(spark: SparkSession, tmp_path: Path) -> None:
+    for number in range(4):
+        write(tmp_path, str(number), reading("a", number, 20.0))
+    events: list[Event] = []
+    storing(tmp_path).refresh(report=events.append)
+    batches = [e.input_rows for e in events if isinstance(e, BatchCompleted) and e.input_rows]
+    assert batches == [1, 1, 1, 1]
+    assert len(stored(spark, tmp_path, "raw")) == 4
+
+
+def test_rejected_records_are_kept_once_across_restarts(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    write(tmp_path, "1", reading("a", 0, 20.0), "not json", {"device": "b", "celsius": "hot"})
+    events: list[Event] = []
+    storing(tmp_path).refresh(report=events.append)
+    write(tmp_path, "2", "still not json")
+    storing(tmp_path).refresh(report=events.append)
+    storing(tmp_path).refresh(report=events.append)
+    reasons = [row[0] for row in stored(spark, tmp_path, "signals__rejected")]
+    assert len(reasons) == 3
+    assert 'column celsius: found "hot", expected double' in reasons
+    assert sum(e.rows for e in events if isinstance(e, RejectedCaptured)) == 3
+
+
+def test_a_lost_cursor_does_not_store_rejected_records_twice(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    write(tmp_path, "1", "not json")
+    storing(tmp_path).refresh()
+    cursor = tmp_path / ".headwater/app/checkpoints/raw/headwater/signals__rejected"
+    cursor.unlink()
+    storing(tmp_path).refresh()
+    assert len(stored(spark, tmp_path, "signals__rejected")) == 1
+
+
+def test_batches_that_a_crash_left_undecided_are_decided_at_the_next_start(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path, "1", reading("a", 0, 20.0), "not json")
+    with monkeypatch.context() as patch:
+        # The run forgets what it counted, as a killed driver would.
+        patch.setattr("headwater.runtime.rejects.RejectCapture.decide", lambda *_: None)
+        patch.setattr("headwater.runtime.rejects.RejectCapture.close", lambda *_: None)
+        storing(tmp_path).refresh()
+    assert not (tmp_path / ".headwater/app/tables/signals__rejected").exists()
+    storing(tmp_path).refresh()
+    assert len(stored(spark, tmp_path, "signals__rejected")) == 1
+
+
+def test_on_reject_fail_stops_the_query(tmp_path: Path) -> None:
+    write(tmp_path, "1", reading("a", 0, 20.0), "not json")
+    app = Pipeline("app", settings=Settings(folder=tmp_path))
+    app.source("signals", json("in"), schema=SCHEMA, on_reject="fail")
+    app.sql("raw", "select * from signals")
+    with pytest.raises(QueryFailedError, match="REJECTED_RECORD"):
+        app.refresh()
+
+
+def test_one_failing_query_does_not_stop_the_others(spark: SparkSession, tmp_path: Path) -> None:
+    write(tmp_path, "1", reading("a", 0, 20.0))
+    app = storing(tmp_path)
+
+    def explode(frame: DataFrame, batch: int) -> None:
+        raise ValueError("the user's own words")
+
+    @app.table(into=foreach_batch(explode))
+    def broken(signals: DataFrame) -> DataFrame:
+        return signals
+
+    events: list[Event] = []
+    with pytest.raises(QueryFailedError) as caught:
+        app.refresh(report=events.append)
+    assert "the user's own words" in str(caught.value)
+    assert caught.value.where is not None
+    assert caught.value.where.file == __file__
+    assert 'raise ValueError("the user' in _line(caught.value.where.line)
+    assert [e.table for e in events if isinstance(e, QueryFailed)] == ["broken"]
+    assert len(stored(spark, tmp_path, "raw")) == 1
+
+
+def _line(number: int) -> str:
+    return Path(__file__).read_text().splitlines()[number - 1]
+
+
+def test_a_stop_lets_the_running_batch_finish_and_commit(tmp_path: Path) -> None:
+    write(tmp_path, "1", reading("a", 0, 20.0))
+    write(tmp_path, "2", reading("a", 1, 20.0))
+    entered, go_on = threading.Event(), threading.Event()
+    finished: list[int] = []
+
+    def slow(frame: DataFrame, batch: int) -> None:
+        entered.set()
+        assert go_on.wait(30)
+        finished.append(batch)
+
+    app = pipeline(tmp_path)
+    app.sql("kept", "select * from signals", into=foreach_batch(slow))
+    run = app.start()
+    assert entered.wait(60)
+    stopping = threading.Thread(target=run.stop)
+    stopping.start()
+    go_on.set()
+    stopping.join(60)
+    assert finished == [0]
+    assert run["kept"].last_batch == 0
+    assert run["kept"].state is QueryState.STOPPED
+
+
+def test_a_stop_past_its_deadline_is_forced_and_says_so(tmp_path: Path) -> None:
+    write(tmp_path, "1", reading("a", 0, 20.0))
+    entered, release = threading.Event(), threading.Event()
+
+    def stuck(frame: DataFrame, batch: int) -> None:
+        entered.set()
+        release.wait(30)
+
+    app = pipeline(tmp_path)
+    app.sql("kept", "select * from signals", into=foreach_batch(stuck))
+    run = app.start()
+    assert entered.wait(60)
+    try:
+        assert run.stop(deadline_s=0.2) is True
+        assert run["kept"].last_batch is None
+    finally:
+        release.set()
+
+
+def test_a_stopped_query_restarts_where_it_was(spark: SparkSession, tmp_path: Path) -> None:
+    write(tmp_path, "1", reading("a", 0, 20.0))
+    run = storing(tmp_path).start()
+    run["raw"].streaming_query.processAllAvailable()
+    run["raw"].stop()
+    assert run["raw"].state is QueryState.STOPPED
+    write(tmp_path, "2", reading("a", 1, 21.0))
+    run["raw"].restart()
+    run["raw"].streaming_query.processAllAvailable()
+    run.stop()
+    assert [row[2] for row in stored(spark, tmp_path, "raw")] == [20.0, 21.0]
+    assert run["raw"].last_batch == 1
+
+
+def test_waiting_ends_at_the_time_out(tmp_path: Path) -> None:
+    write(tmp_path, "1", reading("a", 0, 20.0))
+    run = storing(tmp_path).start()
+    try:
+        assert run.await_termination(timeout_s=0.1) is False
+        assert run.is_active
+    finally:
+        run.stop()
+    assert run.await_termination(timeout_s=0.1) is True
+
+
+def test_a_folder_is_owned_by_one_running_pipeline(tmp_path: Path) -> None:
+    write(tmp_path, "1", reading("a", 0, 20.0))
+    run = storing(tmp_path).start()
+    try:
+        with pytest.raises(PipelineOwned):
+            storing(tmp_path).start()
+    finally:
+        run.stop()
+    storing(tmp_path).refresh()
+
+
+def test_an_unknown_query_names_the_nearest(tmp_path: Path) -> None:
+    write(tmp_path, "1", reading("a", 0, 20.0))
+    run = storing(tmp_path).refresh()
+    with pytest.raises(UnknownTable, match="raw"):
+        run["rwa"]
+
+
+def test_rows_without_a_checkpoint_are_not_written_twice(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    write(tmp_path, "1", reading("a", 0, 20.0))
+    app = storing(tmp_path)
+    app.replace()
+    with pytest.raises(RowsWithoutCheckpoint):
+        app.refresh()
+    assert len(stored(spark, tmp_path, "raw")) == 1
+
+
+def test_a_batch_writes_nothing(tmp_path: Path) -> None:
+    write(tmp_path, "1", reading("a", 0, 20.0), "not json")
+    frames = storing(tmp_path).batch()
+    assert frames["raw"].count() == 1
+    assert frames["signals__rejected"].count() == 1
+    assert not (tmp_path / ".headwater").exists()
+
+
+def test_replacing_what_a_stream_wrote_must_be_asked_for(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    write(tmp_path, "1", reading("a", 0, 20.0))
+    app = storing(tmp_path)
+    app.refresh()
+    with pytest.raises(CheckpointExists):
+        app.replace()
+    app.replace(replaces_streams=True)
+    assert len(stored(spark, tmp_path, "raw")) == 1
+    assert list((tmp_path / ".headwater/app/aside").glob("raw-*/checkpoint"))
+
+
+def test_an_append_table_is_read_as_a_stream_and_an_update_table_as_a_lookup(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    write(tmp_path, "1", reading("a", 0, 20.0), reading("b", 1, 30.0))
+    app = storing(tmp_path)
+    app.sql("hot", "select device, celsius from raw where celsius > 25")
+    app.sql("means", "select device, avg(celsius) m from raw group by device", key="device")
+    app.refresh(tables=["raw", "means"])
+    app.sql("judged", "select hot.*, m from hot join means using (device)")
+    app.refresh()
+    app.refresh()
+    assert stored(spark, tmp_path, "hot") == [("b", 30.0)]
+    assert stored(spark, tmp_path, "judged") == [("b", 30.0, 30.0)]
+
+
+@pytest.mark.parametrize(("result", "found"), [(None, "nothing"), ("rows", "a str")])
+def test_a_function_must_return_a_dataframe(tmp_path: Path, result: Any, found: str) -> None:
+    app = pipeline(tmp_path)
+
+    @app.table
+    def raw(signals: DataFrame) -> Any:
+        return result
+
+    with pytest.raises(NotADataFrame, match=found) as caught:
+        app.start()
+    assert caught.value.where is not None
+
+
+def test_a_function_that_raises_shows_the_users_line(tmp_path: Path) -> None:
+    write(tmp_path, "1", reading("a", 0, 20.0))
+    app = pipeline(tmp_path)
+
+    @app.table
+    def raw(signals: DataFrame) -> DataFrame:
+        return signals.select("celsiuss")
+
+    with pytest.raises(FunctionFailed, match="celsius") as caught:
+        app.start()
+    assert caught.value.where is not None
+    assert 'signals.select("celsiuss")' in _line(caught.value.where.line)
