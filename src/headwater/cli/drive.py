@@ -81,6 +81,16 @@ class Driver:
                 return Ending.INPUT
         return Ending.BY_ITSELF
 
+    def wait(self, run: RunningPipeline, is_over: Callable[[], bool], *, timeout_s: float) -> bool:
+        """Whether the condition came true in time, or every query ended; heeds no signal."""
+        end = time.monotonic() + timeout_s
+        while time.monotonic() < end:
+            if is_over() or not run.is_active:
+                return True
+            self._speak()
+            time.sleep(_TICK_S)
+        return False
+
     def stop(self, run: RunningPipeline, *, deadline_s: float) -> bool:
         """Lets running batches finish; True where one was stopped by force at the deadline."""
         forced: list[bool] = []

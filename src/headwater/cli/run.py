@@ -85,7 +85,7 @@ def _batch(application: Application, args: argparse.Namespace) -> int:
 
     report = step_printer()
     pipeline, settings = application.pipeline, application.settings
-    _tell_where(application, "as a batch")
+    tell_where(application, "as a batch")
     ownership = Ownership(settings.local_folder, pipeline.name)
     ownership.take()
     try:
@@ -116,7 +116,7 @@ def _stream(application: Application, args: argparse.Namespace) -> int:
 
     pipeline = application.pipeline
     steps = step_printer()
-    _tell_where(application, "as a stream")
+    tell_where(application, "as a stream")
     with (
         StopSignals() as signals,
         session_for(application, report=steps, is_verbose=args.verbose) as spark,
@@ -126,12 +126,12 @@ def _stream(application: Application, args: argparse.Namespace) -> int:
             for line in start_afresh(application, spark, [args.fresh] if args.fresh else []):
                 print(line)
         plan = pipeline.plan(tables=args.tables, trigger=_trigger(args), report=steps)
-        _tell_plan(plan)
+        tell_plan(plan)
         if signals.requested.is_set():
             print("Stopped before the first batch; nothing was read or written.")
             return ExitCode.OK
         view = view_for(f"{pipeline.name}  {application.name}")
-        driver = Driver(view, signals, first_rows=lambda table: _first_rows(application, table))
+        driver = Driver(view, signals, first_rows=lambda table: first_rows(application, table))
         started = pipeline.start(plan=plan, report=driver.report, app=application.name)
         return conclude(started, driver, application, for_s=args.for_s)
 
@@ -141,6 +141,7 @@ def conclude(
 ) -> int:
     """Drives a started pipeline to its end, stops it and tells how to resume."""
     from headwater.cli.drive import Ending
+    from headwater.cli.summary import tell_end
 
     deadline_s = application.settings.stop_deadline_s
     driver.view.start()
@@ -151,7 +152,9 @@ def conclude(
         was_forced = driver.stop(started, deadline_s=deadline_s)
     finally:
         driver.view.close()
-    return _tell_end(started, driver, application, was_forced=was_forced)
+    code = tell_end(started, driver, was_forced=was_forced)
+    print(f"resume: headwater run {application.name}", flush=True)
+    return code
 
 
 def _trigger(args: argparse.Namespace) -> Trigger | None:
@@ -162,7 +165,7 @@ def _trigger(args: argparse.Namespace) -> Trigger | None:
     return Trigger.available_now() if args.available_now else None
 
 
-def _first_rows(application: Application, table: str) -> Rows | None:
+def first_rows(application: Application, table: str) -> Rows | None:
     from headwater.observe.tables import can_be_read_at_once, table_rows
 
     definitions = application.pipeline.definitions()
@@ -171,7 +174,7 @@ def _first_rows(application: Application, table: str) -> Rows | None:
     return table_rows(definitions, application.settings, table, _FIRST_ROWS)
 
 
-def _tell_where(application: Application, how: str) -> None:
+def tell_where(application: Application, how: str) -> None:
     settings = application.settings
     print(
         f"{application.pipeline.name} ({application.name}) {how} on {settings.master}, "
@@ -180,33 +183,9 @@ def _tell_where(application: Application, how: str) -> None:
     )
 
 
-def _tell_plan(plan: Plan) -> None:
+def tell_plan(plan: Plan) -> None:
     for spec in plan.queries:
         sink = "managed Delta table" if spec.is_managed else spec.sink.describe()
         guarantee = spec.guarantee.value.replace("_", "-")
         print(f"  {spec.name}: {spec.mode.value} into {sink}, trigger {spec.trigger}, {guarantee}")
     print(flush=True)
-
-
-def _tell_end(
-    started: RunningPipeline, driver: Driver, application: Application, *, was_forced: bool
-) -> int:
-    from headwater.errors import HeadwaterError
-
-    for figures in driver.board.figures:
-        last = "no batch" if figures.last_batch is None else f"batch {figures.last_batch}"
-        print(f"{figures.table}: {figures.state} after {last}, {figures.rows:,} rows in this run")
-    for source, rows in driver.board.captured.items():
-        print(f"{source}: {rows:,} rejected in this run, see headwater show {source}__rejected")
-    print(f"resume: headwater run {application.name}", flush=True)
-    failed = [f.table for f in driver.board.figures if f.state == "failed"]
-    try:
-        started.raise_failure()
-    except HeadwaterError as problem:
-        if not failed:
-            driver.view.complain(str(problem))
-        return ExitCode.FAILED
-    if was_forced:
-        print("Stopped by force: the deadline passed before the running batch had ended.")
-        return ExitCode.FORCED
-    return ExitCode.OK
