@@ -41,7 +41,8 @@ class Kafka(Service):
         shutil.rmtree(home / "data", ignore_errors=True)
         cluster = urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
         argv = [*_java(home, heap="128m"), "kafka.tools.StorageTool", "format"]
-        argv += ["-t", cluster, "-c", str(home / "server.properties")]
+        # One id in 64 begins with a hyphen, which as a word of its own would be an option.
+        argv += [f"--cluster-id={cluster}", "-c", str(home / "server.properties")]
         run = subprocess.run(
             argv, capture_output=True, text=True, env=_environment(), cwd=home, check=False
         )
@@ -116,7 +117,7 @@ def _server_properties(home: Path, port: int, controller: int) -> str:
         "share.coordinator.state.topic.num.partitions": "1",
         "group.initial.rebalance.delay.ms": "0",
         # A killed broker may come back only when its old session is over: 9 s by default.
-        "broker.session.timeout.ms": "4000",
+        "broker.session.timeout.ms": "6000",
         "broker.heartbeat.interval.ms": "1000",
         # The default of 128 MB is a quarter of this broker's heap.
         "log.cleaner.dedupe.buffer.size": str(16 * 1024 * 1024),

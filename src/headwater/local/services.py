@@ -231,6 +231,9 @@ def _end_leftovers(service: Service, home: Path, state: _State | None) -> None:
         stop(process, first=service.stop_signal, timeout_s=service.stop_timeout_s)
     (home / "pid").unlink(missing_ok=True)
     if state is not None:
+        if state.pid is not None:
+            # The threads of a server hold its port a moment longer than it has a pid.
+            wait_until(lambda: ports.is_free(state.port), timeout_s=_RELEASE_S)
         _write(home, _State(port=state.port, version=state.version))
 
 
@@ -251,9 +254,6 @@ def _require_free(service: Service, state: _State | None, port: int) -> None:
 
 
 def _start(service: Service, home: Path, *, asked: int | None, remembered: int | None) -> _State:
-    if remembered is not None:
-        # The threads of a killed server hold its port a moment longer than its pid.
-        wait_until(lambda: ports.is_free(remembered), timeout_s=_RELEASE_S)
     deadline = time.monotonic() + service.start_timeout_s
     for attempt in range(_ATTEMPTS):
         port = asked or _chosen(remembered if attempt == 0 else None)
