@@ -25,7 +25,7 @@ SUMMARY = "run the main job for a while and prove its counts"
 APP = "headwater.demo.app"
 _HOME = ".headwater"
 _STORAGE = f"{_HOME}/demo"
-_DRAIN_S = 90.0
+_DRAIN_S = 300.0
 _PARTITIONS = 2
 
 

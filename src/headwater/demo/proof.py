@@ -93,7 +93,8 @@ def read_topic(bootstrap_servers: str, topic: str, ends: Mapping[int, int]) -> T
                 if (problem := message.error()) is not None:
                     raise KafkaException(problem)
                 partition, offset = message.partition(), message.offset()
-                assert partition is not None and offset is not None
+                assert partition is not None
+                assert offset is not None
                 if partition in open_ends and offset < ends[partition]:
                     records += 1
                     number = readable_id(message.value())
