@@ -83,6 +83,9 @@ def spark_settings(settings: Settings) -> list[SparkSetting]:
             "50",
             "a log checkpoint every 50 commits instead of every 10",
         ),
+        SparkSetting(
+            _SQL + "streaming.stopTimeout", "5s", "a forced stop ends even where code is stuck"
+        ),
         SparkSetting("spark.ui.enabled", "false", "saves memory and a port; status shows progress"),
         SparkSetting("spark.ui.showConsoleProgress", "false", "no progress bars between log lines"),
         SparkSetting(

@@ -304,6 +304,7 @@ def test_an_append_table_is_read_as_a_stream_and_an_update_table_as_a_lookup(
 
 @pytest.mark.parametrize(("result", "found"), [(None, "nothing"), ("rows", "a str")])
 def test_a_function_must_return_a_dataframe(tmp_path: Path, result: Any, found: str) -> None:
+    write(tmp_path, "1", reading("a", 0, 20.0))
     app = pipeline(tmp_path)
 
     @app.table
