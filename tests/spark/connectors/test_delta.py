@@ -1,0 +1,97 @@
+"""Delta tables: every mode, read back, prepared and replaced."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from pyspark.errors import StreamingQueryException
+
+from headwater.connectors import delta, queue
+from headwater.definitions import OutputMode
+from headwater.errors import InvalidConnector
+
+CLICKS = queue(
+    [
+        [("facebook", "clicked"), ("youtube", "clicked"), ("linkedin", "viewed")],
+        [("facebook", "viewed"), ("linkedin", "viewed")],
+    ]
+)
+
+
+def clicks(desk: Any) -> Any:
+    return CLICKS.read_stream(desk.spark, desk.reads("page string, action string"))
+
+
+def content(desk: Any, request: Any) -> list[tuple[Any, ...]]:
+    frame = delta().read_batch(desk.spark, desk.reads(managed=request.managed))
+    return sorted(tuple(row) for row in frame.collect())
+
+
+@pytest.mark.parametrize("mode", [OutputMode.COMPLETE, OutputMode.UPDATE])
+def test_counts_are_kept_in_complete_mode_and_in_update_mode_by_key(
+    desk: Any, mode: OutputMode
+) -> None:
+    request = desk.writes(mode=mode, key=("action",))
+    delta().prepare(desk.spark, "action string, count bigint NOT NULL", request)
+    counts = clicks(desk).groupBy("action").count()
+    assert len(desk.drain(counts, delta(), request)) == 2
+    assert content(desk, request) == [("clicked", 2), ("viewed", 3)]
+
+
+def test_appended_rows_are_read_as_a_stream_by_another_query(desk: Any) -> None:
+    first, second = desk.writes("first"), desk.writes("second")
+    delta().prepare(desk.spark, "page string, action string", first)
+    reader = delta().read_stream(desk.spark, desk.reads(managed=first.managed))
+    desk.drain(clicks(desk), delta(), first)
+    desk.drain(reader, delta(), second)
+    assert len(content(desk, second)) == 5
+    assert content(desk, second) == content(desk, first)
+
+
+def test_a_batch_merged_again_leaves_the_same_rows(desk: Any) -> None:
+    request = desk.writes(mode=OutputMode.UPDATE, key=("action",))
+    delta().prepare(desk.spark, "action string, count bigint", request)
+    counts = clicks(desk).groupBy("action").count()
+    desk.drain(counts, delta(), request)
+    before = content(desk, request)
+    for commit in (desk.checkpoint("result") / "commits").iterdir():
+        if commit.name.lstrip(".").startswith("1"):
+            commit.unlink()
+    assert len(desk.drain(counts, delta(), request)) == 1
+    assert content(desk, request) == before
+
+
+def test_two_rows_of_one_key_in_a_batch_are_refused(desk: Any) -> None:
+    request = desk.writes(mode=OutputMode.UPDATE, key=("action",))
+    delta().prepare(desk.spark, "page string, action string", request)
+    seed = desk.spark.createDataFrame([("x", "clicked")], "page string, action string")
+    seed.write.format("delta").mode("append").save(request.managed)
+    with pytest.raises(StreamingQueryException, match="KEY_NOT_UNIQUE"):
+        desk.drain(clicks(desk), delta(), request)
+    assert content(desk, request) == [("x", "clicked")]
+
+
+def test_a_prepared_table_is_empty_and_stays_when_prepared_again(desk: Any) -> None:
+    request = desk.writes()
+    delta().prepare(desk.spark, "id bigint", request)
+    assert not delta().holds_rows(desk.spark, request)
+    desk.spark.range(3).write.format("delta").mode("append").save(request.managed)
+    delta().prepare(desk.spark, "id bigint", request)
+    assert delta().holds_rows(desk.spark, request)
+    assert not delta().holds_rows(desk.spark, desk.writes("other"))
+
+
+def test_a_batch_replaces_rows_and_columns_in_one_commit(desk: Any) -> None:
+    sink = delta("out")
+    sink.write_batch(desk.spark.range(5), desk.writes())
+    sink.write_batch(desk.spark.range(2).selectExpr("id", "'x' AS name"), desk.writes())
+    frame = sink.read_batch(desk.spark, desk.reads())
+    assert sorted(tuple(row) for row in frame.collect()) == [(0, "x"), (1, "x")]
+    commits = list((desk.base / "out" / "_delta_log").glob("*.json"))
+    assert len(commits) == 2
+
+
+def test_an_input_without_a_path_is_refused(desk: Any) -> None:
+    with pytest.raises(InvalidConnector, match="without a path"):
+        delta().read_batch(desk.spark, desk.reads())
