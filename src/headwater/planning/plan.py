@@ -40,7 +40,7 @@ from headwater.planning.triggers import (
     TriggerQuestion,
     TriggerVerdict,
     interval_problem,
-    possible_kinds,
+    verdict,
     verdicts,
 )
 from headwater.runtime.frames import Frames
@@ -60,12 +60,17 @@ class Decisions:
     frame: DataFrame
     facts: QueryFacts
     mode: ModeChoice
-    triggers: Mapping[TriggerKind, TriggerVerdict]
+    trigger_question: TriggerQuestion
     trigger_reason: str
     guarantee: GuaranteeChoice
     checkpoint: CheckpointState
     addresses: tuple[Address, ...]
     notes: tuple[str, ...]
+
+    @property
+    def triggers(self) -> dict[TriggerKind, TriggerVerdict]:
+        """A verdict per kind of trigger. Found out when asked: a start needs its own only."""
+        return verdicts(self.trigger_question)
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,8 +203,8 @@ class _Planner:
         key_is_in_result(table, facts)
         mode = choose_mode(table, sink, trigger, frame, facts)
         inputs = stream_inputs(self._graph, table.name, self._sinks, self._modes)
-        found = verdicts(self._question(table, frame, facts, inputs, mode))
-        _require_trigger(table, trigger, frame, found)
+        question = self._question(table, frame, facts, inputs, mode)
+        _require_trigger(table, trigger, question)
         guarantee = choose_guarantee(
             table, inputs=inputs, facts=facts, sink=sink, mode=mode.mode, trigger=trigger
         )
@@ -209,7 +214,7 @@ class _Planner:
             frame=frame,
             facts=facts,
             mode=mode,
-            triggers=found,
+            trigger_question=question,
             trigger_reason=self._trigger_reason(table),
             guarantee=guarantee,
             checkpoint=checkpoint_state(self._files, self._storage, table.name),
@@ -259,22 +264,14 @@ class _Planner:
         return "asked for"
 
 
-def _require_trigger(
-    table: Table,
-    trigger: Trigger,
-    frame: DataFrame,
-    found: Mapping[TriggerKind, TriggerVerdict],
-) -> None:
-    problems = list(found[trigger.kind].problems)
-    if too_short := interval_problem(trigger, frame):
+def _require_trigger(table: Table, trigger: Trigger, question: TriggerQuestion) -> None:
+    problems = list(verdict(question, trigger.kind).problems)
+    if too_short := interval_problem(trigger, question.frame):
         problems.append(too_short)
     if problems:
+        possible = [found.kind.value for found in verdicts(question).values() if found.is_possible]
         raise TriggerImpossible(
-            table.name,
-            str(trigger),
-            problems,
-            possible=possible_kinds(found),
-            where=table.location,
+            table.name, str(trigger), problems, possible=possible, where=table.location
         )
 
 

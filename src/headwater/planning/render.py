@@ -91,16 +91,16 @@ def _other_modes(decisions: Decisions) -> str:
 
 
 def _trigger_lines(decisions: Decisions) -> Iterator[str]:
-    found = decisions.triggers.values()
-    possible = [v.kind.value for v in found if v.is_possible]
+    found = decisions.triggers
+    possible = [kind.value for kind, verdict in found.items() if verdict.is_possible]
     yield f"possible: {', '.join(possible)}"
-    for verdict in found:
+    for verdict in found.values():
         if verdict.problems:
             yield f"not {verdict.kind.value}: {'; '.join(verdict.problems)}"
         elif verdict.note:
             yield f"{verdict.kind.value}: {verdict.note}"
     both = (TriggerKind.ONCE, TriggerKind.AVAILABLE_NOW)
-    if all(decisions.triggers[kind].is_possible for kind in both):
+    if all(found[kind].is_possible for kind in both):
         yield "; ".join(f"{kind.value}: {MEANINGS[kind]}" for kind in both)
 
 

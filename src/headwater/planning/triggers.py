@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -66,12 +66,16 @@ class TriggerQuestion:
 
 
 def verdicts(question: TriggerQuestion) -> dict[TriggerKind, TriggerVerdict]:
-    found = [_micro_batch(question, kind) for kind in TriggerKind if kind not in _AT_ONCE]
-    found += [_continuous(question), _real_time(question)]
-    return {verdict.kind: verdict for verdict in found}
+    """One verdict per kind of trigger; builds the query anew for two of them."""
+    return {kind: verdict(question, kind) for kind in TriggerKind}
 
 
-_AT_ONCE = (TriggerKind.CONTINUOUS, TriggerKind.REAL_TIME)
+def verdict(question: TriggerQuestion, kind: TriggerKind) -> TriggerVerdict:
+    if kind is TriggerKind.CONTINUOUS:
+        return _continuous(question)
+    if kind is TriggerKind.REAL_TIME:
+        return _real_time(question)
+    return TriggerVerdict(kind, tuple(_connector_problems(question, kind)))
 
 
 def interval_problem(trigger: Trigger, frame: DataFrame) -> str | None:
@@ -104,10 +108,6 @@ def _connector_problems(question: TriggerQuestion, kind: TriggerKind) -> list[st
     if kind not in question.sink.write_triggers:
         problems.append(f"{question.sink.describe()} cannot be written under {kind.value}")
     return problems
-
-
-def _micro_batch(question: TriggerQuestion, kind: TriggerKind) -> TriggerVerdict:
-    return TriggerVerdict(kind, tuple(_connector_problems(question, kind)))
 
 
 def _continuous(question: TriggerQuestion) -> TriggerVerdict:
@@ -184,7 +184,3 @@ def _minimum_ms(frame: DataFrame) -> int:
         text = ""
     digits = text.removesuffix("ms")
     return int(digits) if digits.isdigit() else 5000
-
-
-def possible_kinds(found: Mapping[TriggerKind, TriggerVerdict]) -> list[str]:
-    return [kind.value for kind, verdict in found.items() if verdict.is_possible]

@@ -52,7 +52,9 @@ def queries(rows: Callable[[], DataFrame]) -> dict[str, DataFrame]:
     window = F.window("at", "1 second").alias("w")
     left, right = timed(), timed().selectExpr("k AS rk", "at AS rat")
     same = (left.k == right.rk) & (left["at"] == right.rat)
-    chained = timed().groupBy(window, "k").count().groupBy(F.window(F.window_time("w"), "5 s"))
+    chained = (
+        timed().groupBy(window, "k").count().groupBy(F.window(F.window_time("w"), "5 seconds"))
+    )
     return {
         "stateless": rows().select("k", "n"),
         "aggregation": rows().groupBy("k").count(),
