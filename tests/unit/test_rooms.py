@@ -7,7 +7,8 @@ import headwater
 
 PACKAGE = Path(headwater.__file__).parent
 ORDER = [
-    {"cli", "demo"},
+    {"cli"},
+    {"demo"},
     {"observe", "testing", "verification", "dstream", "learning"},
     {"pipeline"},
     {"planning"},

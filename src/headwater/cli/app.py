@@ -179,11 +179,12 @@ def _users_line(cause: BaseException, target: _Target, folder: Path) -> Location
 
 def _only_pipeline(name: str, module: ModuleType) -> Pipeline:
     found = _pipelines(module)
-    outermost = [
-        known
-        for known, pipeline in found.items()
-        if not any(_includes(other, pipeline) for other in found.values())
-    ]
+    outermost: list[str] = []
+    for known, pipeline in found.items():
+        # Of two that declare the same, the one that stands later includes the other.
+        outermost = [outer for outer in outermost if not _includes(pipeline, found[outer])]
+        if not any(_includes(found[outer], pipeline) for outer in outermost):
+            outermost.append(known)
     if not outermost:
         raise NoPipeline(name)
     if len(outermost) > 1:
@@ -207,7 +208,5 @@ def _holds(pipelines: Iterable[Pipeline], pipeline: Pipeline) -> bool:
 
 def _includes(outer: Pipeline, inner: Pipeline) -> bool:
     """Whether `outer` took over what `inner` declares."""
-    if outer is inner:
-        return False
     mine, others = outer.definitions().by_name, inner.definitions().by_name
     return bool(others) and all(mine.get(name) is known for name, known in others.items())

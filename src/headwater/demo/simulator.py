@@ -37,8 +37,10 @@ class Fleet:
     _ended: threading.Event = field(default_factory=threading.Event)
     _asked: threading.Event = field(default_factory=threading.Event)
 
-    def start(self) -> None:
+    def __post_init__(self) -> None:
         self._random = random.Random(self.seed)
+
+    def start(self) -> None:
         self._thread = threading.Thread(target=self._work, name="headwater-fleet", daemon=True)
         self._thread.start()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 import threading
 import time
@@ -39,7 +40,7 @@ class LinePrinter:
             match event:
                 case BatchCompleted(table=table):
                     self._pending.setdefault(table, []).append(event)
-                    if time.monotonic() - self._told_at.get(table, 0.0) >= self._every_s:
+                    if time.monotonic() - self._told_at.get(table, -math.inf) >= self._every_s:
                         self._flush(table)
                 case QueryStarted() | RejectedCaptured():
                     self._print(event_line(event))

@@ -37,40 +37,26 @@ def delta_rows(path: str, limit: int) -> Rows | None:
     except (TableNotFoundError, FileNotFoundError):
         return None
     dataset = table.to_pyarrow_dataset()
-    added = _add_actions(table)
-    fragments = {urllib.parse.unquote(str(f.path)): f for f in dataset.get_fragments()}
-    newest = [
-        fragment
-        for name, _ in sorted(added.items(), key=lambda entry: entry[1], reverse=True)
-        if (fragment := _named(fragments, name)) is not None
-    ]
+    # Names are unique; the folders before them are escaped differently in log and data set.
+    fragments = {_name(str(fragment.path)): fragment for fragment in dataset.get_fragments()}
+    newest = [fragments[name] for name in _newest_first(table) if name in fragments]
     found = _tail((_row_groups(fragment, dataset.schema) for fragment in newest), limit)
     columns = tuple(dataset.schema.names)
     return Rows(columns, found, sum(fragment.count_rows() for fragment in newest))
 
 
-def delta_ids(path: str, column: str) -> list[Any]:
-    """Every value of one column, as a plain Delta reader finds them."""
-    from deltalake import DeltaTable
-
-    table = DeltaTable(path).to_pyarrow_table(columns=[column])
-    values: list[Any] = table.column(column).to_pylist()
-    return values
-
-
-def _add_actions(table: Any) -> dict[str, int]:
+def _newest_first(table: Any) -> list[str]:
+    """The names of a table's files by the time at which they were written."""
     import pyarrow
 
     actions = pyarrow.table(table.get_add_actions(flatten=True))
-    names = actions.column("path").to_pylist()
     times = actions.column("modification_time").cast(pyarrow.int64(), safe=False).to_pylist()
-    return {urllib.parse.unquote(name): time for name, time in zip(names, times, strict=True)}
+    names = [_name(path) for path in actions.column("path").to_pylist()]
+    return [name for _, name in sorted(zip(times, names, strict=True), reverse=True)]
 
 
-def _named(fragments: dict[str, Any], name: str) -> Any | None:
-    if name in fragments:
-        return fragments[name]
-    return next((f for path, f in fragments.items() if path.endswith(f"/{name}")), None)
+def _name(path: str) -> str:
+    return urllib.parse.unquote(path).rsplit("/", 1)[-1]
 
 
 def _row_groups(fragment: Any, schema: pyarrow.Schema) -> Iterator[pyarrow.Table]:

@@ -1,0 +1,42 @@
+"""Signals sent to this very process: a request first, then nothing but the end."""
+
+import os
+import signal
+
+from headwater.cli.signals import StopSignals
+
+
+def test_a_signal_is_a_request_and_interrupts_nothing() -> None:
+    with StopSignals() as signals:
+        assert not signals.requested.is_set()
+        os.kill(os.getpid(), signal.SIGTERM)
+        assert signals.requested.is_set()
+
+
+def test_a_second_sigterm_changes_nothing() -> None:
+    with StopSignals() as signals:
+        os.kill(os.getpid(), signal.SIGTERM)
+        os.kill(os.getpid(), signal.SIGTERM)
+        assert signals.requested.is_set()
+
+
+def test_the_handlers_before_come_back() -> None:
+    before = signal.getsignal(signal.SIGINT)
+    with StopSignals():
+        assert signal.getsignal(signal.SIGINT) != before
+    assert signal.getsignal(signal.SIGINT) == before
+
+
+def test_a_second_ctrl_c_ends_the_process() -> None:
+    import subprocess
+    import sys
+
+    code = (
+        "import os, signal; from headwater.cli.signals import StopSignals\n"
+        "with StopSignals():\n"
+        "    os.kill(os.getpid(), signal.SIGINT); os.kill(os.getpid(), signal.SIGINT)\n"
+        "    print('not reached')"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout) == (130, "")
+    assert "Ended at once" in done.stderr
