@@ -36,7 +36,8 @@ class Figure:
         sign = ">=" if self.at_least else "<="
         verdict = "ok" if self.is_reached else "short"
         interval = f"[{self.low:.3g}, {self.high:.3g}]"
-        return f"{self.name:<44} {self.value:>8.3g}{self.unit} {interval:<18} {sign} {self.goal:g}  {verdict}"
+        measured = f"{self.value:.3g}{self.unit}"
+        return f"{self.name:<44} {measured:>10} {interval:<18} {sign} {self.goal:g}  {verdict}"
 
 
 def figure(

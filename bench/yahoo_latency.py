@@ -55,7 +55,8 @@ def _side(script: str, folder: Path, address: str, number: int) -> dict[str, flo
             stderr=log,
             text=True,
         )
-    assert process.stdin and process.stdout
+    assert process.stdin
+    assert process.stdout
     try:
         assert process.stdout.readline().strip() == "running", "the side did not start"
         oracle = ads.send_steadily(address, source, rate=RATE, seconds=SECONDS)

@@ -285,7 +285,15 @@ class Pipeline:
         override = None if trigger is None else Trigger.parse(trigger, where=caller())
         plan = plan or self.plan(tables=tables, trigger=override, report=report)
         plan.require_startable()
-        run = RunningPipeline(plan.spark, plan.graph, plan.queries, self.settings, report, app=app)
+        run = RunningPipeline(
+            plan.spark,
+            plan.graph,
+            plan.queries,
+            self.settings,
+            report,
+            upstream=plan.inputs,
+            app=app,
+        )
         return run.start()
 
     def refresh(

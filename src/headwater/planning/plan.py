@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from headwater.connectors import delta
@@ -93,10 +93,16 @@ class Plan:
     graph: Graph
     settings: Settings
     tables: dict[str, TablePlan]
+    upstream: dict[str, TablePlan] = field(default_factory=dict)
+    """Tables that the planned ones read and that were not asked for."""
 
     @property
     def queries(self) -> list[QuerySpec]:
         return [table.query for table in self.tables.values()]
+
+    @property
+    def inputs(self) -> list[QuerySpec]:
+        return [table.query for table in self.upstream.values()]
 
     def require_startable(self) -> None:
         """Raises the first problem that a start would meet: asks every system that is read or
@@ -136,9 +142,9 @@ def make_plan(
     decided = {
         name: planner.table_plan(graph.tables[name]) for name in graph.tables if name in needed
     }
-    return Plan(
-        spark, graph, settings, {name: decided[name] for name in graph.tables if name in names}
-    )
+    chosen = {name: decided[name] for name in graph.tables if name in names}
+    upstream = {name: plan for name, plan in decided.items() if name not in names}
+    return Plan(spark, graph, settings, chosen, upstream)
 
 
 def _chosen(graph: Graph, tables: Sequence[str] | None) -> list[str]:

@@ -51,6 +51,7 @@ class RunningPipeline:
         settings: Settings,
         report: Report,
         *,
+        upstream: Sequence[QuerySpec] = (),
         app: str | None = None,
     ) -> None:
         self.name = graph.definitions.pipeline
@@ -63,6 +64,7 @@ class RunningPipeline:
         self._app = app
         self._ownership = Ownership(settings.local_folder, self.name)
         self._specs = {spec.name: spec for spec in specs}
+        self._upstream = {spec.name: spec for spec in upstream}
         self._queries: dict[str, Query] = {}
         self._by_run: dict[str, str] = {}
         self._listener = listener(self._on_progress)
@@ -185,12 +187,14 @@ class RunningPipeline:
     # Inside
 
     def _build(self) -> dict[str, BuiltTable]:
-        sinks = {spec.name: spec.sink for spec in self._specs.values()}
-        modes = {spec.name: spec.mode for spec in self._specs.values()}
+        known = self._upstream | self._specs
+        sinks = {name: spec.sink for name, spec in known.items()}
+        modes = {name: spec.mode for name, spec in known.items()}
         self._frames = Frames(self._spark, self._graph, self.settings, self._storage, sinks, modes)
         built = {}
-        for spec in self._specs.values():
-            self._no_rows_without_checkpoint(spec)
+        for spec in (known[name] for name in self._graph.tables if name in known):
+            if spec.name in self._specs:
+                self._no_rows_without_checkpoint(spec)
             built[spec.name] = self._frames.stream(spec.name, spec.trigger)
             request = write_request(spec, self.settings, self._storage)
             columns = built[spec.name].frame._jdf.schema().toDDL()

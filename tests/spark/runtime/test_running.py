@@ -302,6 +302,17 @@ def test_an_append_table_is_read_as_a_stream_and_an_update_table_as_a_lookup(
     assert stored(spark, tmp_path, "judged") == [("b", 30.0, 30.0)]
 
 
+def test_a_table_started_alone_reads_what_its_input_has_stored(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    write(tmp_path, "1", reading("a", 0, 20.0), reading("b", 1, 30.0))
+    app = storing(tmp_path)
+    app.sql("hot", "select device, celsius from raw where celsius > 25")
+    app.refresh(tables=["raw"])
+    app.refresh(tables=["hot"])
+    assert stored(spark, tmp_path, "hot") == [("b", 30.0)]
+
+
 @pytest.mark.parametrize(("result", "found"), [(None, "nothing"), ("rows", "a str")])
 def test_a_function_must_return_a_dataframe(tmp_path: Path, result: Any, found: str) -> None:
     write(tmp_path, "1", reading("a", 0, 20.0))
