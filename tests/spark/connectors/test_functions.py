@@ -34,7 +34,7 @@ def test_the_console_prints_batches_as_spark_does(
 ) -> None:
     desk.drain(pairs(desk).coalesce(1), console(rows=1), desk.writes(mode=OutputMode.UPDATE))
     rule = "-" * 43
-    table = "+----+---+\n|name|  n|\n+----+---+\n|   a|  1|\n+----+---+\nonly showing top 1 row\n\n"
+    table = "+----+---+\n|name|  n|\n+----+---+\n|   a|  1|\n+----+---+\nonly showing top 1 row\n"
     assert capsys.readouterr().out == f"{rule}\nBatch: 0\n{rule}\n{table}"
 
 
@@ -121,7 +121,7 @@ class Countdown(DataSource):
         return Folder(self.options["path"])
 
     def writer(self, schema: Any, overwrite: bool) -> DataSourceWriter:
-        return Folder(self.options["path"])  # type: ignore[return-value]
+        return Folder(self.options["path"])
 
 
 class Numbers(DataSourceReader):
@@ -148,7 +148,7 @@ class NumbersStream(SimpleDataSourceStreamReader):
         return iter([(n,) for n in range(start["n"], end["n"])])
 
 
-class Folder(DataSourceStreamWriter):
+class Folder(DataSourceStreamWriter, DataSourceWriter):
     def __init__(self, path: str) -> None:
         self.path = path
 

@@ -1,0 +1,108 @@
+"""Servers that several end-to-end tests share."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+import headwater as package
+from headwater.local import services
+from headwater.local.processes import wait_until
+from headwater.settings import Connection
+
+
+@pytest.fixture(scope="session")
+def kafka_connection(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Connection]:
+    """A real broker for the whole session."""
+    folder = tmp_path_factory.mktemp("kafka")
+    services.up(folder, "kafka")
+    yield Connection("kafka", services.connection(folder, "kafka"), "headwater services up kafka")
+    services.down(folder, "kafka")
+
+
+WAIT_S = 240.0
+"""How long a condition may take: a machine that does other work starts Spark slowly."""
+
+
+class Command:
+    """A `headwater` process whose output is read as it comes."""
+
+    def __init__(self, arguments: tuple[str, ...], folder: Path) -> None:
+        source = str(Path(package.__file__).parents[1])
+        paths = os.pathsep.join([source, *filter(None, [os.environ.get("PYTHONPATH")])])
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "headwater.cli.main", *arguments],
+            cwd=folder,
+            env={**os.environ, "PYTHONPATH": paths, "HEADWATER_MASTER": "local[2]"},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        self.lines: list[str] = []
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    @property
+    def output(self) -> str:
+        return "".join(self.lines)
+
+    def until(self, text: str) -> None:
+        """Returns as soon as the output holds the text."""
+
+        def is_over() -> bool:
+            return text in self.output or self.process.poll() is not None
+
+        assert wait_until(is_over, timeout_s=WAIT_S), self.output
+        self._drain()
+        assert text in self.output, self.output
+
+    def end(self, by: signal.Signals | None = None) -> int:
+        """The exit code, after a signal where one is given."""
+        if by is not None:
+            self.process.send_signal(by)
+        code = self.process.wait(timeout=WAIT_S)
+        self._drain()
+        return code
+
+    def _read(self) -> None:
+        assert self.process.stdout is not None
+        self.lines.extend(self.process.stdout)
+
+    def _drain(self) -> None:
+        if self.process.poll() is not None:
+            self._reader.join(timeout=10)
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Callable[..., Command]]:
+    """Starts `headwater` with arguments, in a folder (default: the test's own)."""
+    started: list[Command] = []
+
+    def begin(*arguments: str, folder: Path = tmp_path) -> Command:
+        started.append(Command(arguments, folder))
+        return started[-1]
+
+    yield begin
+    for command in started:
+        if command.process.poll() is None:
+            command.process.kill()
+            command.process.wait()
+
+
+@pytest.fixture
+def finish(start: Callable[..., Command]) -> Callable[..., Command]:
+    """Runs `headwater` to its end and asserts its exit code."""
+
+    def run(*arguments: str, folder: Path, code: int = 0) -> Command:
+        command = start(*arguments, folder=folder)
+        assert command.end() == code, command.output
+        return command
+
+    return run
