@@ -1123,3 +1123,14 @@ class NoTests(UsageError):
             expected="a folder tests/ with test_*.py files",
             next_command="headwater new myapp",
         )
+
+
+class PytestMissing(EnvironmentProblem):
+    code = "PYTEST_MISSING"
+
+    def __init__(self) -> None:
+        super().__init__(
+            "headwater test runs pytest, which is not installed",
+            remedy="pip install pytest",
+            next_command="headwater test",
+        )

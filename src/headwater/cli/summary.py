@@ -16,7 +16,8 @@ def tell_end(started: RunningPipeline, driver: Driver, *, was_forced: bool) -> E
     """Prints each table's last batch; the code says whether everything went well."""
     for figures in driver.board.figures:
         last = "no batch" if figures.last_batch is None else f"batch {figures.last_batch}"
-        print(f"{figures.table}: {figures.state} after {last}, {figures.rows:,} rows in this run")
+        state = "stopped by force" if figures.state == "forced" else figures.state
+        print(f"{figures.table}: {state} after {last}, {figures.rows:,} rows in this run")
     for source, rows in driver.board.captured.items():
         print(f"{source}: {rows:,} rejected in this run, see headwater show {source}__rejected")
     try:

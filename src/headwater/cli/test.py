@@ -57,7 +57,13 @@ def _project(folder: Path, arguments: Sequence[str]) -> int:
 
 def _pytest(folder: Path, arguments: Sequence[str]) -> int:
     """pytest with the environment that a run gives Spark: its Java and this Python."""
+    import importlib.util
+
+    from headwater.errors import PytestMissing
     from headwater.local.java import find_java
+
+    if importlib.util.find_spec("pytest") is None:
+        raise PytestMissing()
 
     paths = [str(folder), os.environ.get("PYTHONPATH", "")]
     environment = {

@@ -138,7 +138,8 @@ def event_line(event: Event) -> str | None:
             records = "1 record" if rows == 1 else f"{rows:,} records"
             return f"{source}: {records} rejected, kept in {source}__rejected"
         case QueryStopped(table=table, last_batch=batch, was_forced=True):
-            return f"{table}: stopped by force in the batch after {batch}"
+            which = "its first batch" if batch is None else f"the batch after {batch}"
+            return f"{table}: stopped by force in {which}"
         case QueryStopped(table=table, last_batch=batch):
             return f"{table}: stopped after {'no batch' if batch is None else f'batch {batch}'}"
         case QueryFailed(table=table, last_batch=batch):

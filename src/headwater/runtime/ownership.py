@@ -17,6 +17,9 @@ from typing import IO
 
 from headwater.errors import PipelineOwned
 
+_ATTEMPTS = 3
+_PAUSE_S = 0.05
+
 
 @dataclass(frozen=True, slots=True)
 class RunRecord:
@@ -60,13 +63,11 @@ class Ownership:
     def take(self) -> None:
         self._folder.mkdir(parents=True, exist_ok=True)
         lock = open(self._folder / "lock", "a")  # noqa: SIM115 - held until `release`
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+        if not _locked(lock):
             lock.close()
             found = _read(self._folder)
             pid = found.pid if found else None
-            raise PipelineOwned(self.record.pipeline, pid, str(self._folder)) from None
+            raise PipelineOwned(self.record.pipeline, pid, str(self._folder))
         self._lock = lock
 
     def publish(self, *, port: int, app: str | None, tables: tuple[str, ...]) -> None:
@@ -98,6 +99,18 @@ class Ownership:
         beside.replace(self._folder / "run.json")
 
 
+def _locked(lock: IO[str]) -> bool:
+    # Somebody who only looks holds a shared lock for an instant: that is no owner.
+    for attempt in range(_ATTEMPTS):
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return True
+        except BlockingIOError:
+            if attempt + 1 < _ATTEMPTS:
+                time.sleep(_PAUSE_S)
+    return False
+
+
 def run_folder(folder: Path, pipeline: str) -> Path:
     return folder / pipeline / "run"
 
@@ -117,9 +130,10 @@ def _read(folder: Path) -> RunRecord | None:
 
 
 def _is_held(folder: Path) -> bool:
+    # Shared, so that two who look do not take each other for the owner.
     with open(folder / "lock", "a") as lock:
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except BlockingIOError:
             return True
     return False

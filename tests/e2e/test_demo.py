@@ -1,0 +1,29 @@
+"""The demo: killed in the midst, started again on the surviving broker, ended by Ctrl-C; the
+proof holds and nothing is left running."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from headwater.local import services
+from headwater.local.services import ServiceHealth
+
+
+def test_a_demo_after_a_crash_proves_its_counts(tmp_path: Path, start: Callable[..., Any]) -> None:
+    killed = start("demo", "--for", "600s", "--rate", "500")
+    killed.until("first rows of raw:")
+    killed.end(signal.SIGKILL)
+    [broker] = services.status(tmp_path / ".headwater")
+    assert broker.health is ServiceHealth.RUNNING
+
+    demo = start("demo", "--for", "600s", "--rate", "500")
+    demo.until("first rows of raw:")
+    assert "Starting the Kafka broker" not in demo.output
+    assert demo.end(signal.SIGINT) == 0, demo.output
+    assert "0 missing, 0 twice, 0 unknown" in demo.output
+    assert "holds: nothing is missing, nothing is there twice" in demo.output
+    [broker] = services.status(tmp_path / ".headwater")
+    assert broker.health is ServiceHealth.STOPPED
