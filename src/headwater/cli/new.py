@@ -34,7 +34,7 @@ def run(args: argparse.Namespace) -> int:
     print("next:")
     print(f"  cd {folder}")
     for command, about in _NEXT.items():
-        print(f"  {command:<32} {about}")
+        print(f"  {command:<32} # {about}")
     return ExitCode.OK
 
 

@@ -47,10 +47,12 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _shown(application: Application, table: str, limit: int) -> str:
+    from headwater.cli.printing import step_printer
     from headwater.observe.grid import grid
     from headwater.observe.tables import table_rows
 
-    found = table_rows(application.pipeline.definitions(), application.settings, table, limit)
+    definitions = application.pipeline.definitions()
+    found = table_rows(definitions, application.settings, table, limit, report=step_printer())
     if found is None:
         return f"{table}: nothing was written yet (next: headwater run)"
     if not found.rows:

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from headwater.connectors.files import Files
-from headwater.connectors.interface import Connector, located
+from headwater.connectors.interface import located
 from headwater.definitions import Definitions, Table, Trigger
 from headwater.errors import NotRunning, RowsNotKept, UnknownTable
+from headwater.events import Report, silent
 from headwater.observe.rows import Rows, delta_rows, file_rows
 from headwater.runtime import control
 from headwater.runtime.ownership import FoundRun, find_runs
+from headwater.runtime.session import open_session
 from headwater.runtime.specification import read_request
 from headwater.runtime.storage import Storage
 from headwater.settings import Settings
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
 
 
 def table_names(definitions: Definitions, settings: Settings) -> list[str]:
@@ -34,7 +32,14 @@ def table_names(definitions: Definitions, settings: Settings) -> list[str]:
     return list(known)
 
 
-def table_rows(definitions: Definitions, settings: Settings, name: str, limit: int) -> Rows | None:
+def table_rows(
+    definitions: Definitions,
+    settings: Settings,
+    name: str,
+    limit: int,
+    *,
+    report: Report = silent,
+) -> Rows | None:
     """The newest rows of a table; None where nothing was written yet.
 
     Raises UnknownTable, NotRunning for rows that live in a process that has ended, RowsNotKept
@@ -58,7 +63,10 @@ def table_rows(definitions: Definitions, settings: Settings, name: str, limit: i
         return _rows_of_process(definitions.pipeline, settings, name, limit)
     if not sink.reads_batches:
         raise RowsNotKept(name, sink.describe(), where=table.location)
-    return _spark_rows(table, sink, settings, storage, limit)
+    spark = open_session(settings, sink.jars, report=report)
+    request = read_request(table, sink, settings, storage, Trigger.default())
+    frame = sink.read_batch(spark, request)
+    return Rows(tuple(frame.columns), tuple(tuple(row) for row in frame.tail(limit)), None)
 
 
 def can_be_read_at_once(table: Table) -> bool:
@@ -80,15 +88,3 @@ def _rows_of_process(pipeline: str, settings: Settings, name: str, limit: int) -
         raise NotRunning(f"table {name!r}: {answer['error']}")
     rows = tuple(tuple(row) for row in answer["rows"])
     return Rows(tuple(answer["columns"]), rows, None)
-
-
-def _spark_rows(
-    table: Table, sink: Connector, settings: Settings, storage: Storage, limit: int
-) -> Rows:
-    from headwater.runtime.session import open_session
-
-    spark = open_session(settings, sink.jars)
-    request = read_request(table, sink, settings, storage, Trigger.default())
-    frame: DataFrame = sink.read_batch(spark, request)
-    found = frame.tail(limit)
-    return Rows(tuple(frame.columns), tuple(tuple(row) for row in found), None)
