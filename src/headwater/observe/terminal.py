@@ -14,18 +14,18 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 _REDRAWS_PER_S = 4
+# Narrow headings: the view of a table with a name of 14 letters fits a terminal of 80 columns.
 _COLUMNS = (
-    ("table", "left"),
-    ("state", "left"),
-    ("batch", "right"),
-    ("rows", "right"),
-    ("rows/s in", "right"),
-    ("rows/s done", "right"),
-    ("watermark", "right"),
-    ("state rows", "right"),
-    ("Kafka lag", "right"),
-    ("late: dropped\nby Spark", "right"),
-    ("rejected", "right"),
+    "table",
+    "batch",
+    "rows",
+    "rows/s\nin",
+    "rows/s\ndone",
+    "water-\nmark",
+    "state\nrows",
+    "Kafka\nlag",
+    "late:\ndropped\nby Spark",
+    "re-\njected",
 )
 
 
@@ -72,12 +72,23 @@ class LiveView:
 
 def drawn(figures: list[TableFigures], *, title: str) -> Table:
     """The view as a table of rich."""
-    from rich import box
     from rich.table import Table
 
-    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
-    for name, side in _COLUMNS:
-        table.add_column(name, justify="right" if side == "right" else "left", no_wrap=True)
+    table = Table(
+        title=title,
+        title_justify="left",
+        box=None,
+        pad_edge=False,
+        padding=(0, 1, 0, 0),
+    )
+    for name in _COLUMNS:
+        is_first = name == "table"
+        table.add_column(
+            name,
+            justify="left" if is_first else "right",
+            no_wrap=True,
+            vertical="bottom",
+        )
     for row in figures:
         style = {"failed": "red", "forced": "red", "stopped": "dim"}.get(row.state)
         table.add_row(*cells(row), style=style)
@@ -85,14 +96,14 @@ def drawn(figures: list[TableFigures], *, title: str) -> Table:
 
 
 def cells(row: TableFigures) -> list[str]:
-    """The texts of one line, in the order of the columns."""
+    """The texts of one line, in the order of the columns; a state other than running is told."""
     last = row.last
+    name = row.table if row.state == "running" else f"{row.table} {row.state}"
     batch = "" if row.last_batch is None else str(row.last_batch)
     if last is None:
-        return [row.table, row.state, batch, *[""] * (len(_COLUMNS) - 3)]
+        return [name, batch, *[""] * (len(_COLUMNS) - 2)]
     return [
-        row.table,
-        row.state,
+        name,
         batch,
         f"{row.rows:,}",
         rate(last.input_rows_per_s),
