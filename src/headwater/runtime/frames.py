@@ -101,7 +101,7 @@ class Frames:
         frame = source.connector.read_stream(self.spark, request)
         if source.connector.parses and source.schema:
             parsed[source.name] = frame
-            frame = _accepted(frame, source, counts=trigger.kind not in _NO_OBSERVATION)
+            frame = _accepted(frame, source, counts=trigger.kind not in NO_OBSERVATION)
         if source.event_time and source.watermark:
             frame = frame.withWatermark(source.event_time, source.watermark)
         return frame
@@ -136,7 +136,8 @@ class Frames:
         return read_request(definition, connector, self.settings, self.storage, trigger)
 
 
-_NO_OBSERVATION = (TriggerKind.CONTINUOUS, TriggerKind.REAL_TIME)
+NO_OBSERVATION = (TriggerKind.CONTINUOUS, TriggerKind.REAL_TIME)
+"""Triggers under which Spark counts nothing on the way."""
 
 
 def rejected_metric(source: str) -> str:

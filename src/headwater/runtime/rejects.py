@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 from headwater.connectors.interface import OffsetRange, ReadRequest
 from headwater.definitions import Source
 from headwater.events import RejectedCaptured, Report
+from headwater.graph import Graph
 from headwater.ledger import transactions
 from headwater.runtime.storage import Files, Storage, last_number
 
@@ -162,6 +163,20 @@ class RejectCapture:
 
     def _cursor_path(self, table: str, source: str) -> str:
         return f"{self._storage.checkpoint(table)}/headwater/{source}__rejected"
+
+
+def reporter_of(graph: Graph, source: str) -> str | None:
+    """The table whose query reports the rejected records of a source."""
+    for table in graph.tables:
+        if any(read.name == source for read in graph.sources_of(table)):
+            return table
+    return None
+
+
+def reported_by(graph: Graph, table: str) -> list[str]:
+    """The sources whose rejected records a table's query reports."""
+    parsed = [s.name for s in graph.sources_of(table) if s.connector.parses and s.schema]
+    return [name for name in parsed if reporter_of(graph, name) == table]
 
 
 def source_index(frame: DataFrame, source_frame: DataFrame) -> int | None:

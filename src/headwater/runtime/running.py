@@ -9,19 +9,15 @@ from typing import TYPE_CHECKING, Any, cast
 
 from headwater.definitions import TriggerKind
 from headwater.errors import RejectsUnwritten, RowsWithoutCheckpoint, UnknownTable
-from headwater.events import (
-    PipelineStarted,
-    PipelineStopped,
-    Report,
-)
+from headwater.events import BatchCompleted, PipelineStarted, PipelineStopped, Report
 from headwater.graph import Graph
 from headwater.runtime.control import ControlServer
 from headwater.runtime.failures import explained
-from headwater.runtime.frames import BuiltTable, Frames
+from headwater.runtime.frames import NO_OBSERVATION, BuiltTable, Frames
 from headwater.runtime.ownership import Ownership
 from headwater.runtime.progress import batch_completed, listener
 from headwater.runtime.query import Launched, Query
-from headwater.runtime.rejects import RejectCapture, ReportedSource, source_index
+from headwater.runtime.rejects import RejectCapture, ReportedSource, reported_by, source_index
 from headwater.runtime.specification import QuerySpec, read_request, write_request
 from headwater.runtime.storage import Files, Storage, last_number
 from headwater.settings import Settings
@@ -234,15 +230,14 @@ class RunningPipeline:
         return Launched(query, resumed_after)
 
     def _reported(self, built: Mapping[str, BuiltTable]) -> dict[str, list[ReportedSource]]:
-        taken: set[str] = set()
         reported: dict[str, list[ReportedSource]] = {}
         for spec in self._specs.values():
-            for name, frame in built[spec.name].parsed_sources.items():
+            for name in reported_by(self._graph, spec.name):
+                frame = built[spec.name].parsed_sources[name]
                 index = source_index(built[spec.name].frame, frame)
-                if name in taken or index is None:
+                if index is None:
                     continue
                 source = self._graph.definitions.sources[name]
-                taken.add(name)
                 request = read_request(
                     source, source.connector, self.settings, self._storage, spec.trigger
                 )
@@ -256,9 +251,15 @@ class RunningPipeline:
             return
         event = batch_completed(table, progress)
         self._report(event)
-        if self._rejects is not None and "observedMetrics" in progress:
-            counted = event.rejected if progress["observedMetrics"] else None
-            self._rejects.decide(table, event.batch, counted)
+        if self._rejects is not None:
+            self._rejects.decide(table, event.batch, self._counted(event))
+
+    def _counted(self, event: BatchCompleted) -> Mapping[str, int] | None:
+        """Rejected records by source; a source without a count is looked at again."""
+        if self._specs[event.table].trigger.kind in NO_OBSERVATION:
+            return None
+        sources = reported_by(self._graph, event.table)
+        return event.rejected if event.input_rows else dict.fromkeys(sources, 0)
 
     def _answer(self, request: dict[str, Any]) -> dict[str, Any]:
         command, table = request.get("command"), request.get("table")
