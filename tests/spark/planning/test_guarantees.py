@@ -1,0 +1,129 @@
+"""Each condition of exactly-once, held and broken."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headwater import Pipeline
+from headwater.connectors import delta, foreach, foreach_batch, kafka, memory, rate, socket
+from headwater.definitions import Guarantee
+from headwater.errors import GuaranteeImpossible
+from headwater.settings import Settings
+
+ROWS = memory(rows=[(1,), (2,)])
+
+
+def plan_of(tmp_path: Path, source: Any, function: Any, **arguments: Any) -> Any:
+    app = Pipeline("app", settings=Settings(folder=tmp_path, master="local[2]"))
+    schema = None if source.system in ("socket", "rate") else "value long"
+    app.source("numbers", source, schema=schema)
+    app.table(name="t", reads={"numbers": "numbers"}, **arguments)(function)
+    return app.plan().tables["t"]
+
+
+def same(numbers: Any) -> Any:
+    return numbers.select("value")
+
+
+def with_expression(text: str) -> Any:
+    def function(numbers: Any) -> Any:
+        return numbers.selectExpr("value", text)
+
+    return function
+
+
+def with_python(numbers: Any) -> Any:
+    from pyspark.sql import functions as F
+
+    draw = F.udf(lambda value: value, "long").asNondeterministic()
+    return numbers.select(draw("value").alias("value"))
+
+
+@pytest.mark.parametrize("source", [ROWS, rate(rows_per_batch=1)], ids=["memory", "rate"])
+def test_replayable_deterministic_idempotent_is_exactly_once(
+    source: Any, spark: Any, tmp_path: Path
+) -> None:
+    found = plan_of(tmp_path, source, same)
+    assert found.query.guarantee is Guarantee.EXACTLY_ONCE
+    assert not found.query.is_async_progress
+
+
+@pytest.mark.parametrize(
+    ("source", "function", "arguments", "condition"),
+    [
+        (socket("localhost", 9), same, {}, "source numbers: socket localhost:9"),
+        (ROWS, with_expression("rand()"), {}, "rand()"),
+        (ROWS, with_expression("uuid() AS u"), {}, "uuid()"),
+        (ROWS, with_python, {}, "declared non-deterministic"),
+        (ROWS, same, {"into": foreach(print)}, "sink foreach print"),
+        (ROWS, same, {"into": foreach_batch(lambda f, b: None)}, "sink foreach_batch"),
+        (ROWS, same, {"into": memory()}, "sink memory"),
+        (ROWS, same, {"into": kafka("out")}, "sink kafka topic out"),
+    ],
+    ids=["socket", "rand", "uuid", "python", "foreach", "foreach_batch", "memory", "kafka"],
+)
+def test_a_condition_that_fails_is_named(
+    source: Any, function: Any, arguments: Any, condition: str, spark: Any, tmp_path: Path
+) -> None:
+    found = plan_of(tmp_path, source, function, **arguments)
+    assert found.query.guarantee is Guarantee.AT_LEAST_ONCE
+    assert len(found.decisions.guarantee.reasons) == 1
+    assert condition in found.decisions.guarantee.reasons[0]
+
+
+def test_all_failing_conditions_are_named(spark: Any, tmp_path: Path) -> None:
+    source, function = socket("localhost", 9), with_expression("rand()")
+    found = plan_of(tmp_path, source, function, into=foreach(print))
+    assert len(found.decisions.guarantee.reasons) == 3
+
+
+def test_exactly_once_asked_for_in_vain_is_refused(spark: Any, tmp_path: Path) -> None:
+    with pytest.raises(GuaranteeImpossible) as refusal:
+        plan_of(tmp_path, ROWS, with_expression("rand()"), guarantee="exactly_once")
+    assert "rand()" in str(refusal.value.found)
+
+
+def test_at_least_once_turns_asynchronous_progress_on(spark: Any, tmp_path: Path) -> None:
+    found = plan_of(tmp_path, ROWS, same, into=kafka("out"), guarantee="at_least_once")
+    assert found.query.is_async_progress
+    assert "asynchronous progress is on" in found.decisions.notes[-1]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [
+        ({"into": delta("out")}, "into delta table at out"),
+        ({"into": kafka("out"), "trigger": "once"}, "trigger once"),
+    ],
+    ids=["sink", "trigger"],
+)
+def test_asynchronous_progress_that_cannot_be_says_why(
+    arguments: Any, why: str, spark: Any, tmp_path: Path
+) -> None:
+    found = plan_of(tmp_path, ROWS, same, guarantee="at_least_once", **arguments)
+    assert not found.query.is_async_progress
+    assert why in found.decisions.notes[-1]
+
+
+def test_the_current_time_is_the_same_when_a_batch_runs_again(spark: Any, tmp_path: Path) -> None:
+    found = plan_of(tmp_path, ROWS, with_expression("current_timestamp() AS now"))
+    assert found.query.guarantee is Guarantee.EXACTLY_ONCE
+    seen: list[Any] = []
+    run_batch(found.decisions.frame, seen, tmp_path / "checkpoint")
+    for log in (tmp_path / "checkpoint" / "commits").iterdir():
+        log.unlink()
+    run_batch(found.decisions.frame, seen, tmp_path / "checkpoint")
+    assert len(seen) == 2
+    assert seen[0] == seen[1]
+
+
+def run_batch(frame: Any, seen: list[Any], checkpoint: Path) -> None:
+    def keep(batch: Any, number: int) -> None:
+        seen.append(batch.collect())
+
+    writer = frame.writeStream.foreachBatch(keep).option("checkpointLocation", str(checkpoint))
+    query = writer.trigger(availableNow=True).start()
+    assert query.awaitTermination(120)

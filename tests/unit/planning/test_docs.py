@@ -1,0 +1,80 @@
+"""The tables of docs/reference/modes.md against the connectors."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from headwater import connectors
+from headwater.connectors.interface import Connector
+from headwater.definitions import OutputMode, TriggerKind
+
+DOCS = Path(__file__).parents[3] / "docs" / "reference"
+
+SINKS: dict[str, tuple[Connector, bool]] = {
+    **{name: (getattr(connectors, name)("out"), False) for name in ("text", "csv", "json")},
+    **{name: (getattr(connectors, name)("out"), False) for name in ("parquet", "orc", "delta")},
+    "delta with key": (connectors.delta("out"), True),
+    "kafka": (connectors.kafka("out"), False),
+    "memory": (connectors.memory(), False),
+    "console": (connectors.console(), False),
+    "foreach_batch": (connectors.foreach_batch(print), False),
+    "foreach": (connectors.foreach(print), False),
+}
+
+
+def rows_of(page: str, head: str) -> list[list[str]]:
+    """The cells of the Markdown table whose first column is called `head`."""
+    lines = (DOCS / page).read_text().splitlines()
+    start = next(i for i, line in enumerate(lines) if line.startswith(f"| {head} |")) + 2
+    found = []
+    for line in lines[start:]:
+        if not line.startswith("|"):
+            break
+        found.append([cell.strip() for cell in line.strip("|").split("|")])
+    return found
+
+
+def documented() -> dict[str, set[OutputMode]]:
+    return {
+        name.strip(): {mode for mode, cell in zip(OutputMode, cells, strict=False) if cell == "yes"}
+        for names, *cells in rows_of("modes.md", "sink")
+        for name in names.split(",")
+    }
+
+
+@pytest.mark.parametrize("sink", SINKS)
+def test_the_page_says_which_modes_a_sink_takes(sink: str) -> None:
+    connector, has_key = SINKS[sink]
+    assert documented()[sink] == set(connector.modes(has_key=has_key))
+
+
+def test_the_page_names_every_sink() -> None:
+    assert set(documented()) == set(SINKS)
+
+
+def test_the_triggers_page_has_a_column_per_kind() -> None:
+    head = (DOCS / "triggers.md").read_text().split("| | ", 1)[1].split("\n", 1)[0]
+    assert [cell.strip() for cell in head.strip("|").split("|")][:6] == [
+        kind.value for kind in TriggerKind
+    ]
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        "interval",
+        "task type",
+        "throughput",
+        "commit type",
+        "log before or after",
+        "semantics",
+        "epoch markers",
+    ],
+)
+def test_the_triggers_page_fills_every_row(row: str) -> None:
+    cells = next(
+        line for line in (DOCS / "triggers.md").read_text().splitlines() if f"| {row}" in line
+    )
+    assert all(cell.strip() for cell in cells.strip("|").split("|"))
