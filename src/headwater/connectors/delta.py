@@ -21,6 +21,7 @@ from headwater.connectors.interface import (
 from headwater.definitions import Limit, LimitUnit, OutputMode
 from headwater.errors import DeltaTableMissing, InvalidConnector, KeyNotUnique
 from headwater.local.jars import JarSet
+from headwater.schemas import quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -120,10 +121,7 @@ def _delta_tables(spark: SparkSession) -> Any:
 
 
 def _merging(path: str, request: WriteRequest) -> Callable[[DataFrame, int], None]:
-    condition = " AND ".join(
-        f"old.{quoted} <=> new.{quoted}"
-        for quoted in (f"`{name.replace('`', '``')}`" for name in request.key)
-    )
+    condition = " AND ".join(f"old.{name} <=> new.{name}" for name in map(quoted, request.key))
 
     def merge(frame: DataFrame, batch: int) -> None:
         from pyspark.errors import PySparkException

@@ -14,6 +14,7 @@ from functools import reduce
 from typing import TYPE_CHECKING
 
 from headwater.connectors.interface import REJECTED, struct_type
+from headwater.schemas import quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -59,11 +60,11 @@ class RecordParser:
         """`frame`, which has the schema's columns and `CORRUPT`, with `REJECTED` instead of it."""
         return frame.withColumn(REJECTED, self.is_rejected(frame[CORRUPT])).drop(CORRUPT)
 
-    def is_rejected(self, corrupt: Column, *, within: str | None = None) -> Column:
-        """The verdict over the parsed columns, which are fields of `within` if that is given."""
+    def is_rejected(self, corrupt: Column) -> Column:
+        """The verdict over the parsed columns."""
         from pyspark.sql import functions as F
 
-        missing = {name: _column(name, within).isNull() for name in self.columns().names}
+        missing = {name: F.col(quoted(name)).isNull() for name in self.columns().names}
         nothing = list(missing.values())
         # A plain AND would be absorbed by the optimizer, which would then not read every column.
         is_empty = F.least(*nothing) if len(nothing) > 1 else nothing[0]
@@ -79,12 +80,11 @@ class RecordParser:
 
         typed = self.parsed(text)
         texts = self._from_text(text, self._columns_as_text())
-        kind = self.format.value
         reasons = [
             F.when(text.isNull(), "no value (tombstone)"),
-            F.when(texts[CORRUPT].isNotNull() & F.lit(kind == "JSON"), "not a JSON object"),
+            *self._unshaped(texts),
             *self._unreadable(typed, texts),
-            F.when(typed[CORRUPT].isNotNull(), f"not {kind} of {len(self.columns())} columns"),
+            F.when(typed[CORRUPT].isNotNull(), "a value inside a column does not fit its type"),
             *self._missing(typed),
             F.when(
                 F.forall(F.array(*self._nulls(typed)), lambda is_null: is_null),
@@ -92,6 +92,16 @@ class RecordParser:
             ),
         ]
         return F.coalesce(*reasons)
+
+    def _unshaped(self, texts: Column) -> Iterable[Column]:
+        """Wrong whatever the types are: no object, or another number of columns."""
+        from pyspark.sql import functions as F
+
+        problem = {
+            RecordFormat.JSON: "not a JSON object",
+            RecordFormat.CSV: f"not CSV of {len(self.columns())} columns",
+        }
+        yield F.when(texts[CORRUPT].isNotNull(), problem[self.format])
 
     def _unreadable(self, typed: Column, texts: Column) -> Iterable[Column]:
         from pyspark.sql import functions as F
@@ -111,12 +121,9 @@ class RecordParser:
         from pyspark.sql import functions as F
 
         for name in self._required():
-            is_event_time = name == self.event_time
-            problem = (
-                f"event time {name}: null"
-                if is_event_time
-                else (f"column {name}: missing, declared NOT NULL")
-            )
+            problem = f"column {name}: missing, declared NOT NULL"
+            if name == self.event_time:
+                problem = f"event time {name}: null"
             yield F.when(typed[name].isNull(), problem)
 
     def _nulls(self, typed: Column) -> list[Column]:
@@ -142,10 +149,3 @@ class RecordParser:
         if self.format is RecordFormat.JSON:
             return F.from_json(text, columns, options)
         return F.from_csv(text, F.lit(columns.toDDL()), options)
-
-
-def _column(name: str, within: str | None) -> Column:
-    from pyspark.sql import functions as F
-
-    quoted = f"`{name.replace('`', '``')}`"
-    return F.col(quoted if within is None else f"`{within}`.{quoted}")
