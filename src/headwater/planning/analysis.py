@@ -98,7 +98,11 @@ def real_time_problems(frame: DataFrame) -> list[str]:
 def physical_plan(frame: DataFrame, *, style: str = "simple") -> str:
     """Spark's explanation of a streaming query, as it would run in append mode."""
     jvm: Any = frame.sparkSession._jvm
-    text: str = jvm.PythonSQLUtils.explainString(frame._jdf.queryExecution(), style)
+    # Spark explains a query of SQL text as a batch, and fails, unless it starts from the
+    # analysed plan.
+    datasets = jvm.org.apache.spark.sql.classic.Dataset
+    dataset = datasets.ofRows(frame._jdf.sparkSession(), _analyzed(frame))
+    text: str = jvm.PythonSQLUtils.explainString(dataset.queryExecution(), style)
     return text.strip()
 
 

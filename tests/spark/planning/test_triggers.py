@@ -15,7 +15,7 @@ from headwater.connectors import console, foreach_batch, memory, parquet, rate
 from headwater.connectors.interface import Connector, ReadRequest, WriteRequest
 from headwater.definitions import OutputMode, Source, Trigger, TriggerKind
 from headwater.local.processes import wait_until
-from headwater.planning.analysis import facts_of
+from headwater.planning.analysis import facts_of, real_time_problems
 from headwater.planning.inputs import StreamInput
 from headwater.planning.triggers import (
     TriggerQuestion,
@@ -61,6 +61,13 @@ KINDS: dict[str, Callable[[DataFrame], DataFrame]] = {
     "aggregation": lambda frame: frame.groupBy("value").count(),
     "union": lambda frame: frame.union(frame),
 }
+
+
+def test_operators_of_sql_text_are_seen_too(spark: SparkSession) -> None:
+    frame = SOURCES["rate"].read_stream(spark, ReadRequest("s", None, None, Path(".")))
+    frame.createOrReplaceTempView("ticks_of_test")
+    text = "SELECT /*+ REPARTITION(2) */ value FROM ticks_of_test"
+    assert real_time_problems(spark.sql(text)) == ["rows change partitions (a shuffle)"]
 
 
 @pytest.mark.parametrize("trigger", [TriggerKind.CONTINUOUS, TriggerKind.REAL_TIME])
