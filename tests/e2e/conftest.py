@@ -73,7 +73,8 @@ class Command:
 
     def _read(self) -> None:
         assert self.process.stdout is not None
-        self.lines.extend(self.process.stdout)
+        with self.process.stdout as output:
+            self.lines.extend(output)
 
     def _drain(self) -> None:
         if self.process.poll() is not None:
@@ -93,7 +94,7 @@ def start(tmp_path: Path) -> Iterator[Callable[..., Command]]:
     for command in started:
         if command.process.poll() is None:
             command.process.kill()
-            command.process.wait()
+        command.end()
 
 
 @pytest.fixture

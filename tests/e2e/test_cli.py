@@ -9,8 +9,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from headwater.local.processes import wait_until
 from headwater.observe.rows import delta_rows
+
+pytestmark = pytest.mark.timeout(1200)
 
 WAIT_S = 240.0
 

@@ -8,8 +8,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from headwater.local import services
 from headwater.local.services import ServiceHealth
+
+pytestmark = pytest.mark.timeout(1200)
 
 
 def test_a_demo_after_a_crash_proves_its_counts(tmp_path: Path, start: Callable[..., Any]) -> None:

@@ -135,7 +135,7 @@ def outcome(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
         env={**os.environ, "PYTHONPATH": source},
         capture_output=True,
         text=True,
-        timeout=280,
+        timeout=1200,
     )
     assert done.returncode == 0, done.stdout + done.stderr
     found: dict[str, Any] = json.loads((project / "results.json").read_text())

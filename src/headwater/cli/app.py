@@ -21,6 +21,7 @@ from headwater.errors import (
     NoPipeline,
     SeveralPipelines,
 )
+from headwater.events import Report, silent
 from headwater.settings import FILE, Settings, load
 
 if TYPE_CHECKING:
@@ -39,7 +40,9 @@ class Application:
     settings: Settings
 
 
-def load_app(name: str | None, *, flags: Flags | None = None) -> Application:
+def load_app(
+    name: str | None, *, flags: Flags | None = None, report: Report = silent
+) -> Application:
     """The application that `name` means, ready to run: its pipeline has its settings.
 
     Without a name it is `app` of headwater.toml, else app.py, else the .sql files of the project.
@@ -58,7 +61,14 @@ def load_app(name: str | None, *, flags: Flags | None = None) -> Application:
     if target is None:
         raise AppNotFound(name, _candidates(Path.cwd()))
     _make_importable(settings.folder)
-    pipeline = _pipeline_of(name, target, settings.folder)
+    try:
+        pipeline = _pipeline_of(name, target, settings.folder)
+    except AppImportFailed as problem:
+        if not _wants_session(problem.__cause__):
+            raise
+        _open_session(settings, report)
+        pipeline = _pipeline_of(name, target, settings.folder)
+    _travel_by_value(settings.folder)
     pipeline.use_settings(settings)
     return Application(name, pipeline, settings)
 
@@ -137,6 +147,42 @@ def _make_importable(folder: Path) -> None:
     paths = os.environ.get("PYTHONPATH", "").split(os.pathsep)
     if str(folder) not in paths:
         os.environ["PYTHONPATH"] = os.pathsep.join([str(folder), *filter(None, paths)])
+
+
+def _travel_by_value(folder: Path) -> None:
+    """Functions of the user's modules are sent to workers whole. By name, workers would import
+    the module again, where a UDF cannot be declared, and on a cluster it would not be there."""
+    if "pyspark" not in sys.modules:
+        return
+    from pyspark import cloudpickle
+
+    for name, module in list(sys.modules.items()):
+        file = getattr(module, "__file__", None)
+        if not file or name.split(".")[0] in ("headwater", "__main__"):
+            continue
+        if Path(file).is_relative_to(folder) and not _IS_INSTALLED & set(Path(file).parts):
+            cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
+
+
+_IS_INSTALLED = {"site-packages", "dist-packages"}
+
+
+def _wants_session(cause: BaseException | None) -> bool:
+    """Whether PySpark failed only because no session was there: a UDF whose type is a string, or
+    a column outside a function, is made in the JVM."""
+    if isinstance(cause, AssertionError):
+        last = traceback.extract_tb(cause.__traceback__)[-1]
+        return "pyspark" in Path(last.filename).parts
+    return "SESSION_OR_CONTEXT_NOT_EXISTS" in str(cause)
+
+
+def _open_session(settings: Settings, report: Report) -> None:
+    # Which jars are needed is not known before the import, and a running JVM takes no others.
+    from headwater.local.jars import JarSet
+    from headwater.runtime.session import open_session
+
+    jars = [jar for jar in JarSet if jar is not JarSet.KAFKA_BROKER]
+    open_session(settings, jars, report=report)
 
 
 def _module(name: str, target: _Target, folder: Path) -> ModuleType:

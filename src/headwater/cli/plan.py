@@ -37,7 +37,7 @@ def run(args: argparse.Namespace) -> int:
     from headwater.graph import resolve
     from headwater.graph.render import as_mermaid
 
-    application = load_app(args.app, flags=options.flags(args))
+    application = load_app(args.app, flags=options.flags(args), report=step_printer())
     if args.mermaid:
         print(as_mermaid(resolve(application.pipeline.definitions())))
         return ExitCode.OK

@@ -56,10 +56,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from headwater.cli.app import load_app
+    from headwater.cli.printing import step_printer
     from headwater.cli.sessions import refuse_second_run
 
     _check(args)
-    application = load_app(args.app, flags=options.flags(args))
+    application = load_app(args.app, flags=options.flags(args), report=step_printer())
     refuse_second_run(application)
     return _batch(application, args) if args.batch else _stream(application, args)
 

@@ -32,8 +32,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from headwater.cli.app import load_app
+    from headwater.cli.printing import step_printer
 
-    application = load_app(args.app, flags=options.flags(args))
+    application = load_app(args.app, flags=options.flags(args), report=step_printer())
     if args.watch is None:
         print(_shown(application, args.table, args.rows))
         return ExitCode.OK
