@@ -172,3 +172,35 @@ def test_wrong_settings_are_found_before_the_app(project: Path) -> None:
     (project / "headwater.toml").write_text("ap = 'app.py'")
     with pytest.raises(UnknownSetting):
         load_app(None)
+
+
+def test_functions_of_the_project_travel_by_value(project: Path) -> None:
+    from pyspark import cloudpickle
+
+    (project / "own_part.py").write_text("def double(n):\n    return 2 * n\n")
+    (project / "app.py").write_text(ONE + "import own_part, pyspark.sql\n")
+    load_app(None)
+    assert {"app", "own_part"} <= cloudpickle.list_registry_pickle_by_value()
+    assert not any("headwater" in name for name in cloudpickle.list_registry_pickle_by_value())
+
+
+@pytest.mark.parametrize(
+    ("text", "wants"),
+    [
+        ("from pyspark.sql import functions as F\nF.udf('long')(abs)\n", True),
+        ("from pyspark.sql import functions as F\nF.col('x')\n", True),
+        ("assert False\n", False),
+        ("raise ValueError('x')\n", False),
+    ],
+)
+def test_what_only_a_session_can_make_is_told_apart(
+    project: Path, text: str, wants: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from headwater.cli import app
+
+    opened = []
+    monkeypatch.setattr(app, "_open_session", lambda settings, report: opened.append(settings))
+    (project / "app.py").write_text(text)
+    with pytest.raises(AppImportFailed):
+        load_app(None)
+    assert bool(opened) is wants
