@@ -7,6 +7,7 @@ import dataclasses
 import inspect
 import re
 import shlex
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -160,6 +161,15 @@ def test_every_spark_setting_is_on_the_page_with_its_value() -> None:
     for key, cell in rows.items():
         if cell.startswith("`"):
             assert cell == f"`{chosen[key]}`"
+
+
+@pytest.mark.parametrize("page", READERS_PAGES, ids=name_of)
+def test_every_settings_file_can_be_loaded(page: Path, tmp_path: Path) -> None:
+    for block in blocks(page, "toml"):
+        (tmp_path / settings.FILE).write_text(block, encoding="utf-8")
+        for profile in tomllib.loads(block)["profile"]:
+            found = settings.load(tmp_path, flags={"profile": profile}, environment={})
+            assert found.profile == profile
 
 
 # Errors
