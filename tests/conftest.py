@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
+import shutil
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from headwater.cli.app import Application
+    from headwater.settings import Connection
+
+EXAMPLES = Path(__file__).parents[1] / "examples"
 
 
 @pytest.fixture(scope="session")
@@ -23,3 +33,29 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     session = open_session(settings, [JarSet.DELTA, JarSet.KAFKA, JarSet.POSTGRES])
     yield session
     session.stop()
+
+
+@pytest.fixture
+def example(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Callable[..., Application]]:
+    """Loads an example as the command line would, from a copy; its modules can be imported."""
+    from headwater.cli.app import load_app
+
+    def load(
+        name: str, copy: str = "", *, app: str = "app.py", connection: Connection | None = None
+    ) -> Application:
+        folder = tmp_path / (copy or name)
+        shutil.copytree(EXAMPLES / name, folder, ignore=shutil.ignore_patterns(".headwater"))
+        found = load_app(str(folder / app))
+        if connection is not None:
+            connections = {connection.name: connection.options}
+            found.pipeline.use_settings(replace(found.settings, connections=connections))
+        return found
+
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.setenv("PYTHONPATH", os.environ.get("PYTHONPATH", ""))
+    yield load
+    for name, module in list(sys.modules.items()):
+        if str(getattr(module, "__file__", "")).startswith(str(tmp_path)):
+            del sys.modules[name]
