@@ -27,6 +27,8 @@ ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 PAGES = sorted(DOCS.rglob("*.md"))
 READERS_PAGES = [*PAGES, ROOT / "README.md"]
+OTHER_PAGES = [ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", ROOT / "bench" / "README.md"]
+EXAMPLES = sorted((ROOT / "examples").rglob("*.md"))
 
 
 def name_of(page: Path) -> str:
@@ -111,7 +113,7 @@ def command_lines(page: Path) -> Iterator[str]:
                 yield command.group(1)
 
 
-@pytest.mark.parametrize("page", READERS_PAGES, ids=name_of)
+@pytest.mark.parametrize("page", [*READERS_PAGES, *OTHER_PAGES, *EXAMPLES], ids=name_of)
 def test_every_command_line_can_be_read(page: Path) -> None:
     for line in command_lines(page):
         assert is_understood(shlex.split(line, comments=True)), f"headwater {line}"
@@ -299,7 +301,7 @@ def anchors(page: Path) -> set[str]:
     return {re.sub(r"[^\w\- ]", "", head.lower()).strip().replace(" ", "-") for head in headings}
 
 
-@pytest.mark.parametrize("page", READERS_PAGES, ids=name_of)
+@pytest.mark.parametrize("page", [*READERS_PAGES, *OTHER_PAGES, *EXAMPLES], ids=name_of)
 def test_every_relative_link_leads_somewhere(page: Path) -> None:
     for target in re.findall(r"\]\((?!\w+:)([^)\s]+)\)", prose(page)):
         file, _, anchor = target.partition("#")
