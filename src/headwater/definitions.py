@@ -67,6 +67,11 @@ def duration_ms(text: str, *, what: str = "duration", where: Location | None = N
     return int(match.group(1)) * _DURATION_MS[short]
 
 
+def spark_duration(text: str) -> str:
+    """A duration in words that Spark reads; it knows no short units."""
+    return f"{duration_ms(text)} milliseconds"
+
+
 @dataclass(frozen=True, slots=True)
 class Trigger:
     """When a table's query runs a batch.

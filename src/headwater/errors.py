@@ -566,13 +566,21 @@ class KeyNotUnique(QueryError):
 class ConnectionMissing(SettingsError):
     code = "CONNECTION_MISSING"
 
-    def __init__(self, name: str, option: str | None = None, origin: str | None = None) -> None:
+    def __init__(
+        self,
+        name: str,
+        option: str | None = None,
+        origin: str | None = None,
+        *,
+        profile: str = "local",
+    ) -> None:
         missing = f"connection {name!r}" + (f" has no {option!r}" if option else " is not known")
+        is_service = profile == "local" and name in ("kafka", "postgres")
         super().__init__(
             missing,
-            found=f"from {origin}" if origin else "no service of that name runs here",
-            remedy=f"set it in headwater.toml under [profile.local.connections.{name}]",
-            next_command=f"headwater services up {name}" if name in ("kafka", "postgres") else None,
+            found=f"from {origin}" if origin else f"profile {profile!r} declares none",
+            remedy=f"set it in headwater.toml under [profile.{profile}.connections.{name}]",
+            next_command=f"headwater services up {name}" if is_service else None,
         )
 
 
@@ -1133,4 +1141,16 @@ class PytestMissing(EnvironmentProblem):
             "headwater test runs pytest, which is not installed",
             remedy="pip install pytest",
             next_command="headwater test",
+        )
+
+
+class SessionLacksJars(EnvironmentProblem):
+    code = "SESSION_LACKS_JARS"
+
+    def __init__(self, jars: str, paths: Iterable[str]) -> None:
+        super().__init__(
+            f"the active Spark session was started without the {jars} connector",
+            remedy="stop it and let Headwater start one, or start it with\n"
+            f"spark.driver.extraClassPath={':'.join(paths)}",
+            data="nothing was read or written",
         )

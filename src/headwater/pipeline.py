@@ -34,6 +34,7 @@ from headwater.errors import (
     EventTimeMissing,
     InvalidName,
     Location,
+    UnknownOption,
     UnknownTable,
 )
 from headwater.events import Report, silent
@@ -198,6 +199,8 @@ class Pipeline:
         exactly-once for asynchronous progress tracking where Spark can do it.
         """
 
+        _known_arguments(arguments, caller())
+
         def declare(function: Callable[P, DataFrame]) -> FunctionHandle[P]:
             table = table_definition(
                 name or function.__name__,
@@ -216,6 +219,7 @@ class Pipeline:
         from headwater import sql
 
         where = caller()
+        _known_arguments(arguments, where)
         return self._declare(
             table_definition(name, sql.select_body(select, where=where), where=where, **arguments)
         )
@@ -347,6 +351,15 @@ class Pipeline:
             raise DuplicateName(name, self._definitions[name].location, where=where)
         self._definitions[name] = definition
         return Handle(definition)
+
+
+_TABLE_ARGUMENTS = ("into", "key", "mode", "trigger", "guarantee")
+
+
+def _known_arguments(arguments: Mapping[str, Any], where: Location) -> None:
+    for name in arguments:
+        if name not in _TABLE_ARGUMENTS:
+            raise UnknownOption("a table", name, (*_TABLE_ARGUMENTS, "name", "reads"), where=where)
 
 
 def table_definition(

@@ -115,11 +115,12 @@ class Settings:
         is_local_service = self.profile == "local" and name in services.SERVICES
         if is_local_service and (running := services.connection(self.local_folder, name)):
             return Connection(name, running, f"headwater services up {name}")
-        raise ConnectionMissing(name)
+        raise ConnectionMissing(name, profile=self.profile)
 
 
 _PER_PROFILE = ("master", "storage", "shuffle_partitions", "driver_memory", "stop_deadline_s")
 _TOP = ("app", "profile")
+_VARIABLES_OF_SETUP = ("ENV", "CACHE", "IVY_SETTINGS")
 _KINDS: dict[str, type] = {f.name: int for f in fields(Settings) if "int" in str(f.type)}
 
 
@@ -136,6 +137,7 @@ def load(
     """
     folder = Path.cwd() if folder is None else folder
     environment = os.environ if environment is None else environment
+    _known_variables(environment)
     given = {key: value for key, value in (flags or {}).items() if value is not None}
     document = _document(folder / FILE)
     profile, origin = _profile_name(document, environment, given)
@@ -156,7 +158,7 @@ def load(
     values = {key: _typed(key, value, origins[key]) for key, value in values.items()}
     return Settings(
         folder=folder.resolve(),
-        connections=_connections(section, profile),
+        connections=_connections(section, profile, folder),
         spark={str(key): str(value) for key, value in section.get("spark", {}).items()},
         origins=origins,
         **values,
@@ -212,7 +214,16 @@ def _line_of(path: Path, key: str) -> Location:
     return Location(str(path), 1)
 
 
-def _connections(section: dict[str, Any], profile: str) -> dict[str, dict[str, str]]:
+def _known_variables(environment: Mapping[str, str]) -> None:
+    """A variable with our prefix that nothing reads is a slip of the pen."""
+    known = {*(key.upper() for key in (*_PER_PROFILE, *_TOP)), *_VARIABLES_OF_SETUP}
+    for variable in environment:
+        key = variable.removeprefix(ENVIRONMENT_PREFIX)
+        if key != variable and key not in known:
+            raise UnknownSetting(variable, [ENVIRONMENT_PREFIX + name for name in known])
+
+
+def _connections(section: dict[str, Any], profile: str, folder: Path) -> dict[str, dict[str, str]]:
     connections: dict[str, dict[str, str]] = {}
     for name, options in section.get("connections", {}).items():
         if not isinstance(options, dict):
@@ -220,8 +231,13 @@ def _connections(section: dict[str, Any], profile: str) -> dict[str, dict[str, s
         for option, value in options.items():
             if _SECRET.search(option) and not str(value).startswith(("env:", "file:")):
                 raise LiteralSecret(f"profile.{profile}.connections.{name}.{option}")
-        connections[name] = {option: str(value) for option, value in options.items()}
+        connections[name] = {key: _anchored(str(value), folder) for key, value in options.items()}
     return connections
+
+
+def _anchored(value: str, folder: Path) -> str:
+    """A secret's file is found from the project's folder, wherever the command stands."""
+    return f"file:{folder.resolve() / value[5:]}" if value.startswith("file:") else value
 
 
 def _typed(key: str, value: Any, origin: str) -> Any:

@@ -17,6 +17,8 @@ import pytest
 
 import headwater
 
+pytestmark = pytest.mark.timeout(1200)
+
 APP = """
 from pyspark.sql import functions as F
 

@@ -12,6 +12,7 @@ from headwater.errors import (
     InvalidDuration,
     InvalidName,
     UnknownChoice,
+    UnknownOption,
 )
 
 HERE = str(Path(__file__))
@@ -110,6 +111,13 @@ def test_sql_takes_the_arguments_of_a_table() -> None:
     table = app.definitions().tables["evens"]
     assert isinstance(table, Table)
     assert table.mode is OutputMode.APPEND
+
+
+def test_an_unknown_argument_names_the_nearest_and_the_line() -> None:
+    with pytest.raises(UnknownOption, match="trigger") as caught:
+        Pipeline("app").sql("evens", "select 1", triger="1 second")
+    assert caught.value.where is not None
+    assert caught.value.where.file == HERE
 
 
 def test_on_reject_captures_by_default() -> None:

@@ -59,7 +59,9 @@ def test_an_unknown_profile_names_the_nearest(tmp_path: Path) -> None:
         written(tmp_path, "[profile.cluster]\nmaster = 'x'\n", HEADWATER_PROFILE="clustre")
 
 
-@pytest.mark.parametrize("option", ["password", "ssl_key_password", "api_token", "sasl.jaas.config"])
+@pytest.mark.parametrize(
+    "option", ["password", "ssl_key_password", "api_token", "sasl.jaas.config"]
+)
 def test_a_literal_secret_is_refused_and_not_repeated(tmp_path: Path, option: str) -> None:
     with pytest.raises(LiteralSecret) as caught:
         written(tmp_path, f"[profile.local.connections.kafka]\n'{option}' = 'hunter2'\n")
@@ -91,6 +93,18 @@ def test_a_connection_that_nobody_declared_is_an_error_with_the_next_command(
     with pytest.raises(ConnectionMissing) as caught:
         load(tmp_path, environment={}).connection("kafka")
     assert caught.value.next_command == "headwater services up kafka"
+
+
+def test_a_misspelt_variable_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(UnknownSetting) as caught:
+        load(tmp_path, environment={"HEADWATER_STORAG": "x"})
+    assert caught.value.remedy == "did you mean 'HEADWATER_STORAGE'?"
+
+
+def test_a_secret_file_is_found_from_the_projects_folder(tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("s3cret\n")
+    text = "[profile.local.connections.db]\npassword = 'file:secret'\n"
+    assert written(tmp_path, text).connection("db").require("password") == "s3cret"
 
 
 def test_a_local_master_says_how_many_cores_it_has() -> None:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-_SEVERAL_ROWS_FOR_ONE_KEY = "DELTA_MULTIPLE_SOURCE_ROW_MATCHING_TARGET_ROW_IN_MERGE"
+_COPIES = "__copies"
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +39,7 @@ class Delta(Connector):
     reads_streams: ClassVar[bool] = True
     reads_batches: ClassVar[bool] = True
     writes: ClassVar[bool] = True
+    keeps_columns: ClassVar[bool] = True
     is_replayable: ClassVar[bool] = True
     limit_units: ClassVar[frozenset[LimitUnit]] = frozenset({LimitUnit.FILES, LimitUnit.BYTES})
 
@@ -127,15 +128,27 @@ def _merging(path: str, request: WriteRequest) -> Callable[[DataFrame, int], Non
         from pyspark.errors import PySparkException
 
         table = _delta_tables(frame.sparkSession).forPath(frame.sparkSession._jsparkSession, path)
-        merging = getattr(table, "as")("old").merge(frame.alias("new")._jdf, condition)
+        rows = _one_row_per_key(frame, request.key).alias("new")
+        merging = getattr(table, "as")("old").merge(rows._jdf, condition)
         try:
             merging.whenMatched().updateAll().whenNotMatched().insertAll().execute()
         except PySparkException as failure:
-            if _SEVERAL_ROWS_FOR_ONE_KEY in str(failure):
+            if KeyNotUnique.code in str(failure):
                 raise KeyNotUnique(request.table, request.key, batch) from failure
             raise
 
     return merge
+
+
+def _one_row_per_key(frame: DataFrame, key: tuple[str, ...]) -> DataFrame:
+    """The rows as they are, or an error: MERGE would insert every row of a key that is new."""
+    from pyspark.sql import Window
+    from pyspark.sql import functions as F
+
+    copies = F.count(F.lit(1)).over(Window.partitionBy(*[F.col(f"`{name}`") for name in key]))
+    several = F.raise_error(F.lit(KeyNotUnique.code)).cast("boolean")
+    counted = frame.withColumn(_COPIES, copies)
+    return counted.where(F.when(F.col(_COPIES) > 1, several).otherwise(True)).drop(_COPIES)
 
 
 def delta(path: str | None = None, *, options: Mapping[str, object] | None = None) -> Delta:

@@ -127,12 +127,14 @@ class Files(Connector):
 class ParquetFiles(Files):
     system: ClassVar[str] = "parquet"
     needs_schema: ClassVar[bool] = True
+    keeps_columns: ClassVar[bool] = True
 
 
 @dataclass(frozen=True, slots=True)
 class OrcFiles(Files):
     system: ClassVar[str] = "orc"
     needs_schema: ClassVar[bool] = True
+    keeps_columns: ClassVar[bool] = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,6 +160,7 @@ class ParsedFiles(Files):
     """Files of text records, which may be rejected."""
 
     needs_schema: ClassVar[bool] = True
+    keeps_columns: ClassVar[bool] = True
     parses: ClassVar[bool] = True
     format: ClassVar[RecordFormat]
 

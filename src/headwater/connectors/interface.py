@@ -92,6 +92,8 @@ class Connector:
     """Whether a source over this connector must declare a schema."""
     parses: ClassVar[bool] = False
     """Whether records are parsed by the schema, so that some may be rejected."""
+    keeps_columns: ClassVar[bool] = False
+    """Whether rows that a table wrote are read back with the columns they had."""
     is_replayable: ClassVar[bool] = False
     """Whether a batch can be read again after a crash with the same rows."""
     limit_units: ClassVar[frozenset[LimitUnit]] = frozenset()

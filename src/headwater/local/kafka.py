@@ -104,6 +104,8 @@ def _server_properties(home: Path, port: int, controller: int) -> str:
         "controller.quorum.voters": f"1@{HOST}:{controller}",
         "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
         "log.dirs": str(home / "data"),
+        # Retention goes by record time: replayed history would be gone within a minute.
+        "log.retention.ms": "-1",
         "auto.create.topics.enable": "false",
         "num.partitions": "1",
         "default.replication.factor": "1",

@@ -57,12 +57,12 @@ def stream_inputs(
 def require_readable_tables(graph: Graph, table: Table, sinks: Mapping[str, Connector]) -> None:
     """A table that another one reads must be kept where it can be read back with its columns."""
     for definition in graph.reads_directly(table.name):
-        if isinstance(definition, Table) and sinks[definition.name].system != "delta":
+        if isinstance(definition, Table) and not sinks[definition.name].keeps_columns:
             sink = sinks[definition.name].describe()
             raise NotReadable(
                 sink,
                 f"the table {definition.name!r}, which {table.name!r} does",
-                found="only a Delta table gives its rows back with their columns",
+                found="only Delta tables and files give rows back with their columns",
                 remedy=f"leave into= out of {definition.name!r}, or read what it reads",
                 where=table.location,
             )

@@ -56,6 +56,7 @@ def replace_tables(
     for spec in specs:
         spec.sink.write_batch(built[spec.name], write_request(spec, settings, storage))
         set_aside(files, storage, spec.name, is_managed=False)
+        files.write(storage.batch_mark(spec.name), "")
     for source in graph.definitions.sources.values():
         if _is_parsed(source):
             path = storage.table(f"{source.name}__rejected")

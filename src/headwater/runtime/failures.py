@@ -9,6 +9,7 @@ from typing import Any
 from headwater.errors import Location, QueryFailedError
 
 _FRAME = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+)')
+_OURS = re.compile(r"^headwater\.errors[\w.]*: (?P<what>[A-Z_]+: .*(?:\n  [a-z]+ .*)*)", re.M)
 _PYTHON_ERROR = re.compile(
     r"^(?:[\w.]*\.)?([A-Z]\w*(?:Error|Exception|Interrupt|Exit|Warning)): .*", re.M
 )
@@ -25,6 +26,9 @@ def explained(
     """What a chain of causes says, outermost first, with the user's own line where it has one."""
     own = {location.file, *files}
     text = "\n".join(messages)
+    if ours := _OURS.search(text):
+        found = ours["what"].strip().replace("\n  ", "\n")
+        return QueryFailedError(table, found, last_batch=last_batch, where=location)
     frames = [Location(m["file"], int(m["line"])) for m in _FRAME.finditer(text)]
     mine = [frame for frame in frames if frame.file in own]
     python = [m.group(0) for m in _PYTHON_ERROR.finditer(text)]

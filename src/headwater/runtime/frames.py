@@ -5,10 +5,10 @@ from __future__ import annotations
 import threading
 import traceback
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
-from headwater.connectors.interface import REJECTED, Connector
+from headwater.connectors.interface import REJECTED, Connector, ReadRequest
 from headwater.definitions import (
     Definition,
     Lookup,
@@ -21,6 +21,7 @@ from headwater.definitions import (
     TriggerKind,
     View,
     kind_of,
+    spark_duration,
 )
 from headwater.errors import FunctionFailed, HeadwaterError, Location, NotADataFrame
 from headwater.graph import Graph
@@ -103,7 +104,7 @@ class Frames:
             parsed[source.name] = frame
             frame = _accepted(frame, source, counts=trigger.kind not in NO_OBSERVATION)
         if source.event_time and source.watermark:
-            frame = frame.withWatermark(source.event_time, source.watermark)
+            frame = frame.withWatermark(source.event_time, spark_duration(source.watermark))
         return frame
 
     def _source_batch(self, source: Source) -> DataFrame:
@@ -112,13 +113,15 @@ class Frames:
         if source.connector.parses and source.schema:
             frame = _accepted(frame, source, counts=False)
         if source.event_time and source.watermark:
-            frame = frame.withWatermark(source.event_time, source.watermark)
+            frame = frame.withWatermark(source.event_time, spark_duration(source.watermark))
         return frame
 
     def _lookup(self, lookup: Lookup) -> DataFrame:
         request = self._request(lookup, lookup.connector, Trigger.default())
         frame = lookup.connector.read_batch(self.spark, request)
-        return frame.drop(REJECTED) if REJECTED in frame.columns else frame
+        if REJECTED not in frame.columns:
+            return frame
+        return _without_rejected(frame, f"lookup {lookup.name}")
 
     def _table_as_input(self, table: Table, trigger: Trigger) -> DataFrame:
         if table.name not in self.prepared:
@@ -126,13 +129,19 @@ class Frames:
             return _stand_in(self.spark, self.schemas[table.name], is_stream=is_stream)
         sink = self.sinks[table.name]
         request = self._request(table, sink, trigger)
-        if self.modes.get(table.name) is OutputMode.APPEND:
-            return sink.read_stream(self.spark, request)
-        return sink.read_batch(self.spark, request)
+        if sink.needs_schema:
+            columns = self.spark.createDataFrame([], self.schemas[table.name])
+            request = replace(request, schema=columns._jdf.schema().toDDL())
+        is_stream = self.modes.get(table.name) is OutputMode.APPEND
+        read = sink.read_stream if is_stream else sink.read_batch
+        frame = read(self.spark, request)
+        if REJECTED not in frame.columns:
+            return frame
+        return _without_rejected(frame, f"table {table.name}")
 
     def _request(
         self, definition: Source | Lookup | Table, connector: Connector, trigger: Trigger
-    ) -> Any:
+    ) -> ReadRequest:
         return read_request(definition, connector, self.settings, self.storage, trigger)
 
 
@@ -149,13 +158,21 @@ def _accepted(frame: DataFrame, source: Source, *, counts: bool) -> DataFrame:
     """The rows that parsed; the others are counted on the way, or fail the query."""
     from pyspark.sql import functions as F
 
-    rejected: Column = F.col(REJECTED)
     if source.on_reject is OnReject.FAIL:
-        text = F.lit(f"REJECTED_RECORD: source {source.name} holds a record that does not parse")
-        rejected = F.when(rejected, F.raise_error(text).cast("boolean")).otherwise(F.lit(False))
-    elif counts:
+        return _without_rejected(frame, f"source {source.name}")
+    rejected: Column = F.col(REJECTED)
+    if counts:
         frame = frame.observe(rejected_metric(source.name), F.count_if(rejected).alias("rows"))
     return frame.where(~rejected).drop(REJECTED)
+
+
+def _without_rejected(frame: DataFrame, what: str) -> DataFrame:
+    """The rows as they are; the first record that did not parse fails the query."""
+    from pyspark.sql import functions as F
+
+    text = F.lit(f"REJECTED_RECORD: {what} holds a record that does not parse")
+    failing = F.when(F.col(REJECTED), F.raise_error(text).cast("boolean")).otherwise(F.lit(True))
+    return frame.where(failing).drop(REJECTED)
 
 
 def _stand_in(spark: SparkSession, schema: StructType, *, is_stream: bool) -> DataFrame:

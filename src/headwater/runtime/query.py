@@ -161,6 +161,10 @@ class Query:
         self.tell_end(was_forced=False)
         return True
 
+    @property
+    def has_ended_untold(self) -> bool:
+        return self._query is not None and not self._is_told and not self.is_active
+
     def tell_end(self, *, was_forced: bool) -> None:
         """Reports once that the query ended, and how."""
         with self._lock:

@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
-from headwater.definitions import TriggerKind
+from headwater.definitions import TriggerKind, spark_duration
 from headwater.errors import RejectsUnwritten, RowsWithoutCheckpoint, UnknownTable
 from headwater.events import BatchCompleted, PipelineStarted, PipelineStopped, Report
 from headwater.graph import Graph
@@ -103,9 +103,7 @@ class RunningPipeline:
         """Whether all queries ended within the time-out (None: waits until they do)."""
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         while True:
-            for query in self._queries.values():
-                if not query.is_active:
-                    query.tell_end(was_forced=False)
+            self._tell_ended()
             if not self.is_active:
                 return True
             if self.stop_requested.is_set():
@@ -113,6 +111,14 @@ class RunningPipeline:
             if deadline is not None and time.monotonic() > deadline:
                 return False
             time.sleep(_POLL_S)
+
+    def _tell_ended(self) -> None:
+        ended = [query for query in self._queries.values() if query.has_ended_untold]
+        if ended:
+            # Progress comes through Spark's listener bus: let the last batch be told first.
+            self._spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty()
+        for query in ended:
+            query.tell_end(was_forced=False)
 
     def raise_failure(self) -> None:
         """Raises what the first failed query, or keeping its rejected records, failed with."""
@@ -201,9 +207,11 @@ class RunningPipeline:
 
     def _no_rows_without_checkpoint(self, spec: QuerySpec) -> None:
         checkpoint = self._storage.checkpoint(spec.name)
-        if not spec.is_managed or self._files.exists(f"{checkpoint}/offsets"):
+        if self._files.exists(f"{checkpoint}/offsets"):
             return
-        if spec.sink.holds_rows(self._spark, write_request(spec, self.settings, self._storage)):
+        is_from_batch = self._files.exists(self._storage.batch_mark(spec.name))
+        request = write_request(spec, self.settings, self._storage)
+        if is_from_batch or (spec.is_managed and spec.sink.holds_rows(self._spark, request)):
             raise RowsWithoutCheckpoint(spec.name, where=spec.table.location)
 
     def _query(self, spec: QuerySpec) -> Query:
@@ -288,7 +296,7 @@ class RunningPipeline:
 
 
 def _triggered(writer: DataStreamWriter, spec: QuerySpec) -> DataStreamWriter:
-    interval = spec.trigger.interval or ""
+    interval = spark_duration(spec.trigger.interval) if spec.trigger.interval else ""
     match spec.trigger.kind:
         case TriggerKind.PROCESSING_TIME:
             return writer.trigger(processingTime=interval)

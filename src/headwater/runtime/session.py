@@ -8,8 +8,9 @@ import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from headwater.errors import SessionLacksJars
 from headwater.events import Report, silent, step
 from headwater.local.jars import JarSet, jar_paths
 from headwater.local.java import find_java
@@ -125,10 +126,12 @@ def open_session(
     """The active session where there is one, else a new one with Headwater's settings."""
     from pyspark.sql import SparkSession
 
+    needed = {JarSet.DELTA, *jars}
     active = SparkSession.getActiveSession()
     if active is not None:
+        _require_connectors(active, needed)
         return active
-    paths = jar_paths({JarSet.DELTA, *jars}, report=report)
+    paths = jar_paths(needed, report=report)
     java = find_java()
     os.environ["JAVA_HOME"] = str(java.home)
     # Without this another interpreter on the path runs the workers.
@@ -138,19 +141,45 @@ def open_session(
     builder = SparkSession.builder.appName("headwater")
     for setting in spark_settings(settings):
         builder = builder.config(setting.key, setting.value)
-    for key, value in _jar_settings(settings, paths).items():
-        builder = builder.config(key, value)
+    key, value = _jar_setting(settings, paths)
+    builder = builder.config(key, value)
     if not is_verbose:
-        builder = builder.config("spark.driver.extraJavaOptions", _log_option(log))
+        java_options = "spark.driver.extraJavaOptions"
+        given = settings.spark.get(java_options, "")
+        builder = builder.config(java_options, f"{given} {_log_option(log)}".strip())
     with step("Starting Spark", report), _stderr_to(None if is_verbose else log):
         session: SparkSession = builder.getOrCreate()
+        # Custom state needs the state coordinator even in a batch; asking for queries starts it.
+        session.streams.active  # noqa: B018
     return session
 
 
-def _jar_settings(settings: Settings, paths: list[Path]) -> dict[str, str]:
+_CLASS_OF = {
+    JarSet.DELTA: "io.delta.tables.DeltaTable",
+    JarSet.KAFKA: "org.apache.spark.sql.kafka010.KafkaSourceProvider",
+    JarSet.POSTGRES: "org.postgresql.Driver",
+}
+
+
+def _require_connectors(session: SparkSession, needed: Iterable[JarSet]) -> None:
+    """A session that somebody else started may lack what the connectors need."""
+    jvm: Any = session._jvm
+    loader = jvm.org.apache.spark.util.Utils.getContextOrSparkClassLoader()
+    for jars in sorted(needed, key=lambda jars: jars.value):
+        try:
+            loader.loadClass(_CLASS_OF[jars])
+        except Exception as missing:
+            paths = [str(path) for path in jar_paths([jars])]
+            raise SessionLacksJars(jars.value, paths) from missing
+
+
+def _jar_setting(settings: Settings, paths: list[Path]) -> tuple[str, str]:
+    """Our jars before the user's own, in the setting that the master understands."""
+    key, separator = ("spark.jars", ",")
     if settings.master.startswith("local"):
-        return {"spark.driver.extraClassPath": os.pathsep.join(map(str, paths))}
-    return {"spark.jars": ",".join(map(str, paths))}
+        key, separator = ("spark.driver.extraClassPath", os.pathsep)
+    given = [settings.spark[key]] if key in settings.spark else []
+    return key, separator.join([*map(str, paths), *given])
 
 
 _LOG4J = """\

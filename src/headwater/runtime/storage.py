@@ -2,6 +2,7 @@
 
 <storage>/<pipeline>/tables/<table>         managed Delta tables, late and rejected rows
 <storage>/<pipeline>/checkpoints/<table>    offsets, commits and state of one query
+<storage>/<pipeline>/batches/<table>        a mark: a batch run wrote the table last
 <storage>/<pipeline>/aside/<table>-<time>   what `run --fresh` moved out of the way
 """
 
@@ -34,6 +35,10 @@ class Storage:
 
     def checkpoint(self, table: str) -> str:
         return f"{self.root}/{self.pipeline}/checkpoints/{table}"
+
+    def batch_mark(self, table: str) -> str:
+        """A file that says: a batch run wrote this table last, so no checkpoint fits its rows."""
+        return f"{self.root}/{self.pipeline}/batches/{table}"
 
     def aside(self, table: str, what: str, now: dt.datetime) -> str:
         return f"{self.root}/{self.pipeline}/aside/{table}-{now:%Y%m%dT%H%M%S%f}/{what}"
@@ -107,7 +112,7 @@ def set_aside(files: Files, storage: Storage, table: str, *, is_managed: bool) -
     """
     now = dt.datetime.now(dt.UTC)
     moved = []
-    places = {"checkpoint": storage.checkpoint(table)}
+    places = {"checkpoint": storage.checkpoint(table), "batch": storage.batch_mark(table)}
     if is_managed:
         places["table"] = storage.table(table)
     for what, path in places.items():

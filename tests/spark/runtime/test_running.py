@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from headwater import Pipeline
-from headwater.connectors import foreach_batch, json
+from headwater.connectors import csv, delta, foreach_batch, json, parquet
 from headwater.errors import (
     CheckpointExists,
     FunctionFailed,
@@ -311,6 +311,61 @@ def test_a_table_started_alone_reads_what_its_input_has_stored(
     app.refresh(tables=["raw"])
     app.refresh(tables=["hot"])
     assert stored(spark, tmp_path, "hot") == [("b", 30.0)]
+
+
+def test_a_table_of_files_is_read_as_a_stream(spark: SparkSession, tmp_path: Path) -> None:
+    write(tmp_path, "1", reading("a", 0, 20.0), reading("b", 1, 30.0))
+    app = pipeline(tmp_path)
+    app.sql("kept", "select device, celsius from signals", into=parquet("kept"))
+    app.sql("hot", "select device, celsius from kept where celsius > 25")
+    app.refresh()
+    app.refresh()
+    assert stored(spark, tmp_path, "hot") == [("b", 30.0)]
+
+
+def test_a_lookup_with_a_record_that_does_not_parse_fails_the_query(tmp_path: Path) -> None:
+    write(tmp_path, "1", reading("a", 0, 20.0))
+    (tmp_path / "limits.csv").write_text("device,most\na,hot\n")
+    app = pipeline(tmp_path)
+    app.lookup("limits", csv("limits.csv"), schema="device string, most double")
+    app.sql("judged", "select * from signals join limits using (device)")
+    with pytest.raises(QueryFailedError, match="REJECTED_RECORD: lookup limits"):
+        app.refresh()
+
+
+def test_two_rows_for_one_key_are_an_error_even_where_the_key_is_new(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    write(tmp_path, "1", reading("a", 0, 20.0), reading("a", 1, 30.0))
+    app = pipeline(tmp_path)
+    app.sql("latest", "select device, celsius from signals", key="device", mode="update")
+    with pytest.raises(QueryFailedError, match="KEY_NOT_UNIQUE"):
+        app.refresh()
+    assert stored(spark, tmp_path, "latest") == []
+
+
+def test_rows_of_a_batch_run_at_a_path_are_not_written_twice(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    write(tmp_path, "1", reading("a", 0, 20.0))
+    app = pipeline(tmp_path)
+    app.sql("kept", "select * from signals", into=delta("kept"))
+    app.replace()
+    with pytest.raises(RowsWithoutCheckpoint):
+        app.refresh()
+    assert spark.read.format("delta").load(str(tmp_path / "kept")).count() == 1
+
+
+@pytest.mark.parametrize("unit", ["ms", "milliseconds"])
+def test_short_units_reach_spark(spark: SparkSession, tmp_path: Path, unit: str) -> None:
+    write(tmp_path, "1", reading("a", 0, 20.0))
+    app = Pipeline("app", settings=Settings(folder=tmp_path))
+    app.source("signals", json("in"), schema=SCHEMA, event_time="at", watermark="10 min")
+    app.sql("raw", "select * from signals", trigger=f"100 {unit}")
+    run = app.start()
+    run["raw"].streaming_query.processAllAvailable()
+    run.stop()
+    assert len(stored(spark, tmp_path, "raw")) == 1
 
 
 @pytest.mark.parametrize(("result", "found"), [(None, "nothing"), ("rows", "a str")])

@@ -1,4 +1,4 @@
-from headwater.errors import Location
+from headwater.errors import KeyNotUnique, Location
 from headwater.runtime.failures import explained
 
 APP = Location("/project/app.py", 10)
@@ -22,6 +22,14 @@ def test_without_a_python_frame_the_innermost_cause_speaks() -> None:
     error = explained("t", APP, messages, last_batch=None)
     assert (error.where, error.found) == (APP, "Disk full")
     assert "no batch" in (error.data or "")
+
+
+def test_our_own_error_inside_a_batch_keeps_its_code_and_remedy() -> None:
+    ours = str(KeyNotUnique("t", ["device"], 4))
+    message = f'Traceback\n  File "x.py", line 1\nheadwater.errors.KeyNotUnique: {ours}\n\nat org'
+    error = explained("t", APP, ["Python proxy", message], last_batch=3)
+    assert (error.found or "").startswith("KEY_NOT_UNIQUE: table 't'")
+    assert "name every grouping column" in (error.found or "")
 
 
 def test_sparks_dump_of_the_query_is_left_out() -> None:
