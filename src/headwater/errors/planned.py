@@ -1,0 +1,157 @@
+"""What a plan refuses, with what is possible instead."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from headwater.errors.base import (
+    DefinitionError,
+    Location,
+    UsageError,
+    listed,
+    nearest,
+)
+
+
+class ModeImpossible(DefinitionError):
+    """An output mode that Spark, or the sink, cannot do for this query."""
+
+    code = "MODE_IMPOSSIBLE"
+
+    def __init__(
+        self,
+        table: str,
+        mode: str,
+        reason: str,
+        *,
+        sink: str,
+        possible: Iterable[str],
+        remedy: str | None = None,
+        where: Location | None = None,
+    ) -> None:
+        possible = list(possible)
+        super().__init__(
+            f"table {table!r} cannot be written to {sink} in {mode} mode",
+            where=where,
+            found=reason,
+            expected=f"mode {' or '.join(possible)}" if possible else "another sink or query",
+            remedy=remedy or (f'mode="{possible[0]}", or leave mode out' if possible else None),
+            data="nothing was read or written",
+        )
+
+
+class NoModeFits(DefinitionError):
+    """Spark could run the query in some mode, but not in one that the sink can take."""
+
+    code = "NO_MODE_FITS"
+
+    def __init__(
+        self,
+        table: str,
+        *,
+        sink: str,
+        sink_modes: Iterable[str],
+        query_modes: Iterable[str],
+        reasons: Iterable[str],
+        remedy: str,
+        where: Location | None = None,
+    ) -> None:
+        super().__init__(
+            f"table {table!r}: no output mode fits both the query and {sink}",
+            where=where,
+            found="\n".join(
+                [
+                    f"{sink} takes: {listed(sink_modes)}; the query allows: {listed(query_modes)}",
+                    *reasons,
+                ]
+            ),
+            remedy=remedy,
+            data="nothing was read or written",
+        )
+
+
+class NotStreamable(DefinitionError):
+    """Spark cannot run the query as a stream in any mode."""
+
+    code = "NOT_STREAMABLE"
+
+    def __init__(
+        self, table: str, reason: str, *, remedy: str | None = None, where: Location | None = None
+    ) -> None:
+        super().__init__(
+            f"table {table!r} cannot run as a stream",
+            where=where,
+            found=reason,
+            remedy=remedy or "change the query, or run it as a batch",
+            data="nothing was read or written",
+            next_command="headwater run --batch",
+        )
+
+
+class TriggerImpossible(DefinitionError):
+    code = "TRIGGER_IMPOSSIBLE"
+
+    def __init__(
+        self,
+        table: str,
+        trigger: str,
+        reasons: Iterable[str],
+        *,
+        possible: Iterable[str],
+        where: Location | None = None,
+    ) -> None:
+        possible = list(possible)
+        super().__init__(
+            f"table {table!r} cannot run under the trigger {trigger!r}",
+            where=where,
+            found="\n".join(reasons),
+            expected=f"one of: {', '.join(possible)}",
+            data="nothing was read or written",
+        )
+
+
+class GuaranteeImpossible(DefinitionError):
+    code = "GUARANTEE_IMPOSSIBLE"
+
+    def __init__(
+        self, table: str, reasons: Iterable[str], *, where: Location | None = None
+    ) -> None:
+        super().__init__(
+            f"table {table!r} asks for exactly_once, but only at_least_once can be held",
+            where=where,
+            found="\n".join(reasons),
+            remedy='mend what is named above, or say guarantee="at_least_once"',
+            data="nothing was read or written",
+        )
+
+
+class KeyUnknown(DefinitionError):
+    code = "KEY_UNKNOWN"
+
+    def __init__(
+        self, table: str, column: str, columns: Iterable[str], *, where: Location | None = None
+    ) -> None:
+        columns = list(columns)
+        close = nearest(column, columns)
+        super().__init__(
+            f"the key of table {table!r} names {column!r}, which its result does not have",
+            where=where,
+            expected=f"one of: {', '.join(columns)}",
+            remedy=f"did you mean {close!r}?" if close else None,
+            data="nothing was read or written",
+        )
+
+
+class CheckpointNotResumable(UsageError):
+    """Spark cannot continue a memory sink on the checkpoint of an earlier run."""
+
+    code = "CHECKPOINT_NOT_RESUMABLE"
+
+    def __init__(self, table: str, sink: str, *, where: Location | None = None) -> None:
+        super().__init__(
+            f"table {table!r} has a checkpoint, but its sink {sink} lost the rows with its session",
+            where=where,
+            remedy="start the table afresh: its checkpoint is moved aside and kept",
+            data="nothing was read or written",
+            next_command=f"headwater run --fresh {table}",
+        )

@@ -1,0 +1,109 @@
+"""A pipeline that cannot start, or a query that ended."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from headwater.errors.base import (
+    EnvironmentProblem,
+    Location,
+    QueryError,
+    UsageError,
+    listed,
+    nearest,
+)
+
+
+class PipelineOwned(UsageError):
+    code = "PIPELINE_OWNED"
+
+    def __init__(self, pipeline: str, pid: int | None, folder: str) -> None:
+        super().__init__(
+            f"pipeline {pipeline!r} already runs on this folder",
+            found=f"process {pid} owns {folder}" if pid else folder,
+            remedy="stop it first, or use another storage for a second run",
+            data="nothing was read or written",
+            next_command="headwater stop",
+        )
+
+
+class PipelineUnreachable(EnvironmentProblem):
+    code = "PIPELINE_UNREACHABLE"
+
+    def __init__(self, pipeline: str, pid: int, problem: str) -> None:
+        super().__init__(
+            f"pipeline {pipeline!r} (process {pid}) does not answer",
+            found=problem,
+            next_command="headwater status",
+        )
+
+
+class UnknownTable(UsageError):
+    code = "UNKNOWN_TABLE"
+
+    def __init__(self, found: str, tables: Iterable[str]) -> None:
+        tables = list(tables)
+        close = nearest(found, tables)
+        super().__init__(
+            f"there is no table {found!r}",
+            expected=f"one of: {listed(tables)}",
+            remedy=f"did you mean {close!r}?" if close else None,
+        )
+
+
+class QueryFailedError(QueryError):
+    """A query ended with an error; the others go on."""
+
+    code = "QUERY_FAILED"
+
+    def __init__(
+        self, table: str, found: str, *, last_batch: int | None, where: Location | None = None
+    ) -> None:
+        kept = "no batch" if last_batch is None else f"everything up to batch {last_batch}"
+        super().__init__(
+            f"table {table!r} stopped",
+            where=where,
+            found=found,
+            data=f"{kept} is committed; the failed batch is read again at the next start",
+            remedy="mend the cause and start again; the checkpoint resumes",
+            next_command="headwater run",
+        )
+
+
+class RowsWithoutCheckpoint(UsageError):
+    code = "ROWS_WITHOUT_CHECKPOINT"
+
+    def __init__(self, table: str, *, where: Location | None = None) -> None:
+        super().__init__(
+            f"table {table!r} holds rows, but no checkpoint says which input they came from",
+            where=where,
+            found="a batch run wrote them, or the checkpoint was removed",
+            remedy="start the table afresh: its rows are moved aside and kept",
+            data="nothing was read or written; a start would have written its rows twice",
+            next_command=f"headwater run --fresh {table}",
+        )
+
+
+class CheckpointExists(UsageError):
+    code = "CHECKPOINT_EXISTS"
+
+    def __init__(self, tables: Iterable[str], *, where: Location | None = None) -> None:
+        super().__init__(
+            f"a stream has written {listed(tables)}; a batch run would replace its rows",
+            where=where,
+            remedy="add --replace: rows are replaced, the checkpoint is moved aside and kept",
+            data="nothing was written",
+            next_command="headwater run --batch --replace",
+        )
+
+
+class RejectsUnwritten(QueryError):
+    code = "REJECTS_UNWRITTEN"
+
+    def __init__(self, problem: str) -> None:
+        super().__init__(
+            "rejected records could not be stored",
+            found=problem,
+            data="results are complete; the rejected records are read again at the next start",
+            next_command="headwater run",
+        )
