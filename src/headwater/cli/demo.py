@@ -34,8 +34,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--for",
         dest="for_s",
         type=options.seconds,
-        default=45.0,
-        metavar="45s",
+        default=40.0,
+        metavar="40s",
         help="how long the fleet writes (default: %(default)g s)",
     )
     parser.add_argument(

@@ -96,9 +96,10 @@ def drawn(figures: list[TableFigures], *, title: str) -> Table:
 
 
 def cells(row: TableFigures) -> list[str]:
-    """The texts of one line, in the order of the columns; a state other than running is told."""
+    """The texts of one line, in the order of the columns; the colour tells that it stopped."""
     last = row.last
-    name = row.table if row.state == "running" else f"{row.table} {row.state}"
+    is_usual = row.state in ("running", "stopped")
+    name = row.table if is_usual else f"{row.table} {row.state}"
     batch = "" if row.last_batch is None else str(row.last_batch)
     if last is None:
         return [name, batch, *[""] * (len(_COLUMNS) - 2)]
