@@ -13,6 +13,7 @@ from headwater.definitions import Table
 from headwater.errors import UnknownTable
 from headwater.graph import Graph, resolve
 from headwater.runtime.ownership import Ownership
+from headwater.runtime.rejects import reported_by
 from headwater.runtime.storage import Files, Storage, set_aside
 
 if TYPE_CHECKING:
@@ -75,9 +76,4 @@ def _own_folder(table: Table, base: Path) -> Path | None:
 
 
 def _rejected_of(graph: Graph, tables: Sequence[str]) -> list[str]:
-    """Rejected records that one of the tables reports: the first table over a source does."""
-    reporters: dict[str, str] = {}
-    for name in graph.tables:
-        for source in graph.sources_of(name):
-            reporters.setdefault(source.name, name)
-    return [f"{source}__rejected" for source, table in reporters.items() if table in tables]
+    return [f"{source}__rejected" for table in tables for source in reported_by(graph, table)]

@@ -120,7 +120,7 @@ def test_an_updated_table_is_read_as_a_lookup(app: Pipeline) -> None:
 def test_a_table_that_is_read_must_be_readable(app: Pipeline) -> None:
     app.sql("shown", "SELECT value FROM numbers", into=console())
     app.sql("t", "SELECT value FROM shown")
-    with pytest.raises(NotReadable, match="only a Delta table"):
+    with pytest.raises(NotReadable, match="only Delta tables and files"):
         app.plan()
 
 
