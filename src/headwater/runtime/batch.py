@@ -10,6 +10,7 @@ from headwater.definitions import Source
 from headwater.errors import CheckpointExists
 from headwater.graph import Graph
 from headwater.runtime.frames import Frames
+from headwater.runtime.rejects import with_batch
 from headwater.runtime.specification import QuerySpec, write_request
 from headwater.runtime.storage import Files, Storage, set_aside
 from headwater.settings import Settings
@@ -60,7 +61,8 @@ def replace_tables(
     for source in graph.definitions.sources.values():
         if _is_parsed(source):
             path = storage.table(f"{source.name}__rejected")
-            writer = frames.rejected_batch(source).write.format("delta").mode("overwrite")
+            rejected = with_batch(frames.rejected_batch(source), None)
+            writer = rejected.write.format("delta").mode("overwrite")
             writer.option("overwriteSchema", "true").save(path)
     return [spec.name for spec in specs]
 

@@ -116,18 +116,13 @@ class RejectCapture:
         source = reported.source
         frame = source.connector.read_rejected(self._spark, reported.request, part)
         rows = transactions.append(
-            self._with_batch(frame, batch),
+            with_batch(frame, batch),
             self._storage.table(f"{source.name}__rejected"),
             application=self._application(reported),
             version=batch,
         )
         if rows:
             self._report(RejectedCaptured(source.name, reported.table, batch, rows))
-
-    def _with_batch(self, frame: DataFrame, batch: int) -> DataFrame:
-        from pyspark.sql import functions as F
-
-        return frame.withColumn("batch", F.lit(batch).cast("long"))
 
     def _range(self, reported: ReportedSource, cursor: int, batch: int) -> OffsetRange | None:
         checkpoint = self._storage.checkpoint(reported.table)
@@ -163,6 +158,13 @@ class RejectCapture:
 
     def _cursor_path(self, table: str, source: str) -> str:
         return f"{self._storage.checkpoint(table)}/headwater/{source}__rejected"
+
+
+def with_batch(frame: DataFrame, batch: int | None) -> DataFrame:
+    """Rejected records with the batch up to which they were found; None for a batch run."""
+    from pyspark.sql import functions as F
+
+    return frame.withColumn("batch", F.lit(batch).cast("long"))
 
 
 def reporter_of(graph: Graph, source: str) -> str | None:

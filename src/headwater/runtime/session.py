@@ -87,6 +87,11 @@ def spark_settings(settings: Settings) -> list[SparkSetting]:
         SparkSetting(
             _SQL + "streaming.stopTimeout", "5s", "a forced stop ends even where code is stuck"
         ),
+        SparkSetting(
+            _SQL + "warehouse.dir",
+            str(settings.local_folder / "warehouse"),
+            "nothing of Spark's lands in the working folder",
+        ),
         SparkSetting("spark.ui.enabled", "false", "saves memory and a port; status shows progress"),
         SparkSetting("spark.ui.showConsoleProgress", "false", "no progress bars between log lines"),
         SparkSetting(
