@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from headwater.cli.app import Application
     from headwater.settings import Connection
 
+# Runs of seconds do not repay the second compiler; every JVM that a test starts goes without it.
+os.environ.setdefault("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1")
+
 EXAMPLES = Path(__file__).parents[1] / "examples"
 
 

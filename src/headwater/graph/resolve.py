@@ -53,6 +53,10 @@ class Graph:
             found.setdefault(name, self[name])
         return list(found.values())
 
+    def is_read(self, table: str) -> bool:
+        """Whether another definition reads a table."""
+        return any(edge.read == table for edges in self.edges.values() for edge in edges)
+
     def sources_of(self, table: str) -> list[Source]:
         return [d for d in self.reads_directly(table) if isinstance(d, Source)]
 

@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
-from headwater.definitions import TriggerKind, spark_duration
+from headwater.definitions import OutputMode, TriggerKind, spark_duration
 from headwater.errors import RejectsUnwritten, RowsWithoutCheckpoint, UnknownTable
 from headwater.events import BatchCompleted, PipelineStarted, PipelineStopped, Report
 from headwater.graph import Graph
@@ -198,12 +198,17 @@ class RunningPipeline:
             if spec.name in self._specs:
                 self._no_rows_without_checkpoint(spec)
             built[spec.name] = self._frames.stream(spec.name, spec.trigger)
-            request = write_request(spec, self.settings, self._storage)
-            columns = built[spec.name].frame._jdf.schema().toDDL()
-            spec.sink.prepare(self._spark, columns, request)
-            self._frames.prepared.add(spec.name)
+            if spec.mode is OutputMode.UPDATE or self._graph.is_read(spec.name):
+                self._prepare(spec, built[spec.name])
         self._built = dict(built)
         return built
+
+    def _prepare(self, spec: QuerySpec, built: BuiltTable) -> None:
+        """Makes the empty table that a merge or another query expects; costs a commit, and sinks
+        that nobody reads make their own with the first batch."""
+        request = write_request(spec, self.settings, self._storage)
+        spec.sink.prepare(self._spark, built.frame._jdf.schema().toDDL(), request)
+        self._frames.prepared.add(spec.name)
 
     def _no_rows_without_checkpoint(self, spec: QuerySpec) -> None:
         checkpoint = self._storage.checkpoint(spec.name)
