@@ -10,7 +10,7 @@ from typing import Any
 from bench.figures import Figure, alternate, figure
 from bench.processes import run_side
 
-ROWS = 2_000_000
+ROWS = 1_000_000
 FILES = 8
 KEYS = 1_000
 
