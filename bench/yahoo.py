@@ -12,7 +12,7 @@ from bench.figures import Figure, alternate, figure
 from bench.processes import run_side
 from headwater.local import services
 
-ROWS = 5_000_000
+ROWS = 2_000_000
 
 
 def measure(*, pairs: int) -> tuple[list[Figure], Any]:

@@ -17,8 +17,8 @@ from bench.processes import SIDES
 from headwater.local import services
 
 RATE = 5_000
-SECONDS = 30
-WARM_UP_MS = 10_000
+SECONDS = 20
+WARM_UP_MS = 8_000
 """Left out at the beginning: the first batches of both sides compile their plans."""
 
 
