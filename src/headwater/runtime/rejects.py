@@ -60,7 +60,12 @@ class RejectCapture:
         self._written: dict[tuple[str, str], int] = {}
         self._batches: queue.Queue[tuple[str, int, Mapping[str, int] | None] | None] = queue.Queue()
         self._thread = threading.Thread(target=self._work, name="headwater-rejects", daemon=True)
-        self.failure: Exception | None = None
+        self._failures: dict[str, Exception] = {}
+
+    @property
+    def failure(self) -> Exception | None:
+        """Why batches are still undecided; None where all are decided."""
+        return next(iter(self._failures.values()), None)
 
     def start(self) -> None:
         self._thread.start()
@@ -92,9 +97,10 @@ class RejectCapture:
                 count = None if rejected is None else rejected.get(reported.source.name)
                 try:
                     self._decide(reported, batch, count)
+                    self._failures.pop(reported.source.name, None)
                 except Exception as problem:
-                    # The cursor stays: the same batches are decided at the next start.
-                    self.failure = problem
+                    # The cursor stays: the same batches are decided with the next one.
+                    self._failures[reported.source.name] = problem
 
     def _decide(self, reported: ReportedSource, batch: int, count: int | None) -> None:
         key = (reported.table, reported.source.name)
@@ -103,7 +109,7 @@ class RejectCapture:
         cursor = self._cursors[key]
         if batch <= cursor:
             return
-        if count != 0:
+        if count != 0 or reported.source.name in self._failures:
             self._capture(reported, cursor, batch)
         self._cursors[key] = batch
         if batch - self._written.get(key, -1) >= _CURSOR_EVERY:
@@ -130,6 +136,10 @@ class RejectCapture:
         if end is None:
             return None
         start = self._offset(checkpoint, cursor, reported.index) if cursor >= 0 else None
+        if cursor >= 0 and start is None:
+            raise LookupError(f"{checkpoint} no longer has the offsets of batch {cursor}")
+        if start == end:
+            return None
         return OffsetRange(start, end, f"{checkpoint}/sources/{reported.index}")
 
     def _offset(self, checkpoint: str, batch: int, index: int) -> str | None:

@@ -23,6 +23,7 @@ from headwater.errors import (
     UnknownTable,
 )
 from headwater.events import BatchCompleted, Event, QueryFailed, RejectedCaptured
+from headwater.ledger import transactions
 from headwater.runtime.query import QueryState
 from headwater.settings import Settings
 
@@ -131,6 +132,29 @@ def test_batches_that_a_crash_left_undecided_are_decided_at_the_next_start(
         storing(tmp_path).refresh()
     assert not (tmp_path / ".headwater/app/tables/signals__rejected").exists()
     storing(tmp_path).refresh()
+    assert len(stored(spark, tmp_path, "signals__rejected")) == 1
+
+
+def test_a_capture_that_failed_is_made_up_for_with_the_next_batch(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path, "1", reading("a", 0, 20.0), "not json")
+    append, attempts = transactions.append, []
+
+    def fails_once(*rows: Any, **of: Any) -> int:
+        attempts.append(of["version"])
+        if len(attempts) == 1:
+            raise OSError("no room")
+        return append(*rows, **of)
+
+    monkeypatch.setattr(transactions, "append", fails_once)
+    run = storing(tmp_path).start()
+    run["raw"].streaming_query.processAllAvailable()
+    write(tmp_path, "2", reading("a", 1, 21.0))
+    run["raw"].streaming_query.processAllAvailable()
+    run.stop()
+    run.raise_failure()
+    assert attempts == [0, 1]
     assert len(stored(spark, tmp_path, "signals__rejected")) == 1
 
 
