@@ -18,9 +18,6 @@ if TYPE_CHECKING:
     from headwater.cli.app import Application
     from headwater.settings import Connection
 
-# Whole-stage code is compiled anew for every query, which costs more than tiny inputs repay.
-os.environ.setdefault("SPARK_CONF_DIR", str(Path(__file__).parent / "spark_conf"))
-
 # Runs of seconds do not repay the second compiler; every JVM that a test starts goes without it.
 os.environ.setdefault("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1")
 
