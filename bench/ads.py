@@ -38,11 +38,6 @@ def create_topic(address: str, topic: str, partitions: int) -> None:
         created.result()
 
 
-def delete_topic(address: str, topic: str) -> None:
-    for deleted in AdminClient({"bootstrap.servers": address}).delete_topics([topic]).values():
-        deleted.result()
-
-
 def send_backlog(address: str, topic: str, rows: int) -> Counts:
     """Sends rows whose event times advance evenly over ten minutes; returns the oracle."""
     producer = _producer(address)
