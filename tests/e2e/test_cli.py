@@ -153,4 +153,3 @@ def test_a_failing_function_shows_its_line_and_the_others_go_on(
     assert f"{project}/.headwater/failing/aside/" in fresh.output
     assert rows(project, "inverses") == [(1, 100), (5, 20), (7, 14)]
     assert sorted(rows(project, "plain")) == [(1,), (5,), (7,)]
-    assert "doubled: 3 rows" in finish("show", "doubled", folder=project).output

@@ -123,10 +123,12 @@ def outcome(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     (project / "driver.py").write_text(DRIVER)
     (project / "users.csv").write_text("user,country\nann,CH\nbob,DE\n")
     (project / "clicks").mkdir()
-    for number, user in enumerate(["ann", "bob", "ann", "cleo", "bob", "ann"]):
-        click = json.dumps({"id": number, "user": user, "at": f"2026-01-01T12:00:0{number}Z"})
-        broken = '{"id": "x' if number == 3 else ""
-        (project / f"clicks/{number}.json").write_text(f"{click}\n{broken}\n")
+    clicks = [
+        json.dumps({"id": number, "user": user, "at": f"2026-01-01T12:00:0{number}Z"})
+        for number, user in enumerate(["ann", "bob", "ann", "cleo", "bob", "ann"])
+    ]
+    (project / "clicks/0.json").write_text("\n".join(clicks[:3]) + "\n")
+    (project / "clicks/1.json").write_text("\n".join(['{"id": "x', *clicks[3:]]) + "\n")
     source = str(Path(headwater.__file__).parents[1])
     done = subprocess.run(
         [sys.executable, "driver.py"],

@@ -164,7 +164,7 @@ class Kafka(Connector):
             self._require_existing(connection, found, [*self.topics, *self.assign])
 
     def default_limit(self) -> Limit | None:
-        return Limit(500_000, LimitUnit.ROWS)
+        return Limit(1_000_000, LimitUnit.ROWS)
 
     # Writing
 
@@ -467,7 +467,7 @@ def kafka(
     timestamp, headers; or some of these names). Without a schema the record's fields are the
     columns, in Spark's own types, headers only if `fields` asks. `starting` is "earliest" (the
     default in every way of running), "latest", a datetime, or offsets per partition; `ending`
-    bounds a batch. One batch of a stream takes at most 500,000 rows unless `max_per_batch` says
+    bounds a batch. One batch of a stream takes at most 1,000,000 rows unless `max_per_batch` says
     otherwise; under a real-time trigger there is no such limit.
 
     Writing. All modes, all triggers, at-least-once. The value is the JSON of all columns, or the

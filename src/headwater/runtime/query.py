@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 _POLL_S = 0.02
+_WAIT_S = 0.25
 
 
 class QueryState(enum.Enum):
@@ -52,6 +53,7 @@ class Query:
         self._last_committed = last_committed
         self._report = report
         self._query: StreamingQuery | None = None
+        self._thread: Any = None
         self._is_told = False
         self._lock = threading.Lock()
 
@@ -75,7 +77,9 @@ class Query:
 
     @property
     def is_active(self) -> bool:
-        return self._query is not None and _thread_lives(self._query)
+        # Spark's `isActive` is false as soon as the state says terminated, while the last batch
+        # still runs.
+        return self._thread is not None and bool(self._thread.isAlive())
 
     @property
     def status(self) -> dict[str, Any]:
@@ -113,6 +117,7 @@ class Query:
         with self._lock:
             launched = self._launch()
             self._query = launched.streaming_query
+            self._thread = _execution(self._query).queryExecutionThread()
             self._is_told = False
         self._report(
             QueryStarted(
@@ -157,9 +162,15 @@ class Query:
         while self.is_active:
             if deadline is not None and time.monotonic() > deadline:
                 return False
-            time.sleep(_POLL_S)
+            self.wait(_WAIT_S if deadline is None else min(_WAIT_S, deadline - time.monotonic()))
         self.tell_end(was_forced=False)
         return True
+
+    def wait(self, timeout_s: float) -> None:
+        """Returns when the query ends, at the latest after the time-out; waits in the JVM, so
+        that nothing polls beside a running batch."""
+        if self._thread is not None:
+            self._thread.join(max(1, int(timeout_s * 1000)))
 
     @property
     def has_ended_untold(self) -> bool:
@@ -210,11 +221,6 @@ def _let_finish(query: StreamingQuery) -> None:
     name = "org.apache.spark.sql.execution.streaming.runtime.TERMINATED$"
     terminated = loader.loadClass(name).getField("MODULE$").get(None)
     execution.state().set(terminated)
-
-
-def _thread_lives(query: StreamingQuery) -> bool:
-    # `isActive` is false as soon as the state says terminated, while the last batch still runs.
-    return bool(_execution(query).queryExecutionThread().isAlive())
 
 
 def _execution(query: StreamingQuery) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-_POLL_S = 0.05
+_WAIT_S = 0.1
 
 
 class RunningPipeline:
@@ -104,13 +105,13 @@ class RunningPipeline:
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         while True:
             self._tell_ended()
-            if not self.is_active:
+            active = next((query for query in self._queries.values() if query.is_active), None)
+            if active is None:
                 return True
-            if self.stop_requested.is_set():
+            left_s = math.inf if deadline is None else deadline - time.monotonic()
+            if self.stop_requested.is_set() or left_s <= 0:
                 return False
-            if deadline is not None and time.monotonic() > deadline:
-                return False
-            time.sleep(_POLL_S)
+            active.wait(min(_WAIT_S, left_s))
 
     def _tell_ended(self) -> None:
         ended = [query for query in self._queries.values() if query.has_ended_untold]

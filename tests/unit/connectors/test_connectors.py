@@ -147,7 +147,7 @@ def test_a_limit_is_an_option_in_the_units_of_the_connector(tmp_path: Path) -> N
     files = reads(tmp_path, max_per_batch=Limit.parse("64 MB"))
     assert limit_option(csv("in"), files) == {"maxBytesPerTrigger": str(64 * 1024**2)}
     assert limit_option(csv("in"), reads(tmp_path)) == {"maxFilesPerTrigger": "1000"}
-    assert limit_option(kafka("a"), reads(tmp_path)) == {"maxOffsetsPerTrigger": "500000"}
+    assert limit_option(kafka("a"), reads(tmp_path)) == {"maxOffsetsPerTrigger": "1000000"}
     with pytest.raises(LimitUnsupported) as caught:
         limit_option(kafka("a"), files)
     assert caught.value.code == "LIMIT_UNSUPPORTED"
