@@ -231,7 +231,7 @@ def test_no_page_names_an_error_code_that_does_not_exist(page: Path) -> None:
 
 
 def public(kind: type) -> set[str]:
-    return {name for name in vars(kind) if not name.startswith("_")}
+    return {n for base in kind.__mro__[:-1] for n in vars(base) if not n.startswith("_")}
 
 
 def parameters(function: object) -> set[str]:

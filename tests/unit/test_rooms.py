@@ -9,7 +9,8 @@ PACKAGE = Path(headwater.__file__).parent
 ORDER = [
     {"cli"},
     {"demo"},
-    {"observe", "testing", "verification", "dstream", "learning"},
+    {"verification"},
+    {"observe", "testing", "dstream", "learning"},
     {"pipeline"},
     {"planning"},
     {"runtime"},

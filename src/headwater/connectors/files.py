@@ -164,7 +164,7 @@ class ParsedFiles(Files):
     parses: ClassVar[bool] = True
     format: ClassVar[RecordFormat]
 
-    def _parser(self, request: ReadRequest) -> RecordParser:
+    def parser(self, request: ReadRequest) -> RecordParser:
         if request.schema is None:
             raise SchemaMissing(request.name, self.system)
         return RecordParser(self.format, request.schema, request.event_time, self._text_options())
@@ -175,14 +175,14 @@ class ParsedFiles(Files):
     def _read_options(self, request: ReadRequest) -> dict[str, str]:
         if request.schema is None:
             return {"inferSchema": "true", **self._text_options()}
-        return self._parser(request).parser_options()
+        return self.parser(request).parser_options()
 
     def _read_schema(self, schema: str) -> str:
         ddl: str = RecordParser(self.format, schema).columns_with_corrupt().toDDL()
         return ddl
 
     def _shaped(self, frame: DataFrame, request: ReadRequest) -> DataFrame:
-        return frame if request.schema is None else self._parser(request).verdict(frame)
+        return frame if request.schema is None else self.parser(request).verdict(frame)
 
     def read_rejected(
         self, spark: SparkSession, request: ReadRequest, part: OffsetRange | None
@@ -191,7 +191,7 @@ class ParsedFiles(Files):
 
         path = located(self.path, request.base)
         paths = [path] if part is None else _files_of(spark, part)
-        parser = self._parser(request)
+        parser = self.parser(request)
         records = self._raw_records(spark, paths, parser)
         reasons = records.select(
             parser.reason(F.col("raw")).alias("reason"), F.col("raw").cast("binary"), "file"

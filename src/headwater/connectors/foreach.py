@@ -6,12 +6,18 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from headwater.connectors.interface import ALL_MODES, MICRO_BATCH, Connector, WriteRequest
+from headwater.connectors.interface import (
+    ALL_MODES,
+    MICRO_BATCH,
+    Connector,
+    ReadRequest,
+    WriteRequest,
+)
 from headwater.definitions import OutputMode, TriggerKind
-from headwater.errors import InvalidConnector
+from headwater.errors import InvalidConnector, NotReadable
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, Row
+    from pyspark.sql import DataFrame, Row, SparkSession
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 
@@ -23,6 +29,15 @@ class ForeachBatch(Connector):
     writes: ClassVar[bool] = True
 
     function: Callable[[DataFrame, int], object]
+    read: Callable[[SparkSession], DataFrame] | None = None
+    clear: Callable[[], object] | None = None
+
+    @property
+    def can_be_verified(self) -> bool:
+        return self.read is not None and self.clear is not None
+
+    def read_batch(self, spark: SparkSession, request: ReadRequest) -> DataFrame:
+        return _read_back(self, spark)
 
     def modes(self, *, has_key: bool) -> frozenset[OutputMode]:
         return ALL_MODES
@@ -50,6 +65,15 @@ class Foreach(Connector):
     write_triggers: ClassVar[frozenset[TriggerKind]] = MICRO_BATCH | {TriggerKind.REAL_TIME}
 
     target: Any
+    read: Callable[[SparkSession], DataFrame] | None = None
+    clear: Callable[[], object] | None = None
+
+    @property
+    def can_be_verified(self) -> bool:
+        return self.read is not None and self.clear is not None
+
+    def read_batch(self, spark: SparkSession, request: ReadRequest) -> DataFrame:
+        return _read_back(self, spark)
 
     def modes(self, *, has_key: bool) -> frozenset[OutputMode]:
         return ALL_MODES
@@ -64,15 +88,33 @@ class Foreach(Connector):
         return f"foreach {_name(self.target)}"
 
 
+def _read_back(sink: ForeachBatch | Foreach, spark: SparkSession) -> DataFrame:
+    if sink.read is None:
+        raise NotReadable(
+            sink.system,
+            "batch",
+            found="a function, of which nobody knows where it writes",
+            remedy=f"{sink.system}(…, read=lambda spark: spark.read.parquet(…))",
+        )
+    return sink.read(spark)
+
+
 def _name(target: object) -> str:
     return getattr(target, "__qualname__", type(target).__qualname__)
 
 
-def foreach_batch(function: Callable[[DataFrame, int], object]) -> ForeachBatch:
+def foreach_batch(
+    function: Callable[[DataFrame, int], object],
+    *,
+    read: Callable[[SparkSession], DataFrame] | None = None,
+    clear: Callable[[], object] | None = None,
+) -> ForeachBatch:
     """A sink that calls `function(frame, batch)` once per batch, in the driver.
 
     All output modes, micro-batch triggers, at-least-once: after a crash the last batch comes
     again, with the same number. What the function raises fails the query, with its own line.
+    `read(spark)` gives what the function has stored as a DataFrame and `clear()` removes it:
+    with both, `headwater verify` can hold the function to its word.
 
     >>> def keep(frame, batch):
     ...     frame.write.mode("append").parquet(f"out/{batch}")
@@ -81,16 +123,21 @@ def foreach_batch(function: Callable[[DataFrame, int], object]) -> ForeachBatch:
     """
     if not callable(function):
         raise InvalidConnector("foreach_batch", f"{function!r} cannot be called")
-    return ForeachBatch(function)
+    return ForeachBatch(function, read, clear)
 
 
-def foreach(target: Callable[[Row], object] | Any) -> Foreach:
+def foreach(
+    target: Callable[[Row], object] | Any,
+    *,
+    read: Callable[[SparkSession], DataFrame] | None = None,
+    clear: Callable[[], object] | None = None,
+) -> Foreach:
     """A sink that calls `target` once per row, in the workers' Python.
 
     `target` is a function of a row, or an object with `process(row)` and, if it likes,
     `open(partition, epoch)` and `close(error)`, as in Spark. It is pickled, and every row passes
     through Python: some 50 times slower than a sink in the JVM. All output modes, micro-batch and
-    real-time triggers, at-least-once.
+    real-time triggers, at-least-once. `read` and `clear` are those of `foreach_batch`.
 
     >>> foreach(print).describe()
     'foreach print'
@@ -99,4 +146,4 @@ def foreach(target: Callable[[Row], object] | Any) -> Foreach:
         raise InvalidConnector(
             "foreach", f"{target!r} neither can be called nor has a method process(row)"
         )
-    return Foreach(target)
+    return Foreach(target, read, clear)

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.readwriter import DataStreamWriter
     from pyspark.sql.types import StructType
 
+    from headwater.connectors.records import RecordParser
+
 REJECTED = "__rejected"
 """Boolean column that a parsing connector adds: the record did not parse."""
 
@@ -110,6 +112,15 @@ class Connector:
     def read_stream(self, spark: SparkSession, request: ReadRequest) -> DataFrame:
         """An unbounded DataFrame of the schema's columns, with `REJECTED` where it parses."""
         raise NotReadable(self.system, "stream")
+
+    def below_watermark(self, frame: DataFrame, request: ReadRequest) -> DataFrame:
+        """What remains of a stream once its watermark has seen every row; all of it, except for
+        inputs that move event time by rows which are not data."""
+        return frame
+
+    def parser(self, request: ReadRequest) -> RecordParser | None:
+        """How records become rows, where `parses`."""
+        return None
 
     def read_batch(self, spark: SparkSession, request: ReadRequest) -> DataFrame:
         """The same shape over everything that is there now."""

@@ -117,7 +117,7 @@ class Kafka(Connector):
     def _shaped(self, frame: DataFrame, request: ReadRequest) -> DataFrame:
         if request.schema is None:
             return frame.select(*(name for name in FIELDS if name in frame.columns))
-        parser = RecordParser(RecordFormat.JSON, request.schema, request.event_time)
+        parser = self.parser(request)
         return parser.verdict(self._parsed(frame, parser, request.trigger))
 
     def _parsed(self, frame: DataFrame, parser: RecordParser, trigger: TriggerKind) -> DataFrame:
@@ -133,12 +133,15 @@ class Kafka(Connector):
         # A generator's output is computed once, however often later expressions mention it.
         return frame.select(F.inline(F.array(record)), *origin)
 
+    def parser(self, request: ReadRequest) -> RecordParser:
+        return RecordParser(RecordFormat.JSON, request.schema or "", request.event_time)
+
     def read_rejected(
         self, spark: SparkSession, request: ReadRequest, part: OffsetRange | None
     ) -> DataFrame:
         from pyspark.sql import functions as F
 
-        parser = RecordParser(RecordFormat.JSON, request.schema or "", request.event_time)
+        parser = self.parser(request)
         options = self._read_options(request)
         if part is None:
             options |= {**self.starting, **(self.ending or {"endingOffsets": "latest"})}

@@ -64,7 +64,7 @@ class QueryFacts:
 def facts_of(frame: DataFrame) -> QueryFacts:
     plan = _analyzed(frame)
     checker = _checker(frame)
-    nodes = list(_nodes(plan))
+    nodes = list(plan_nodes(plan))
     stateful = (_stateful(node, checker) for node in nodes if node.isStreaming())
     return QueryFacts(
         columns=tuple(frame.columns),
@@ -161,10 +161,10 @@ def _items(sequence: Any) -> Iterator[Any]:
         yield sequence.apply(position)
 
 
-def _nodes(plan: Any) -> Iterator[Any]:
+def plan_nodes(plan: Any) -> Iterator[Any]:
     yield plan
     for child in _items(plan.children()):
-        yield from _nodes(child)
+        yield from plan_nodes(child)
 
 
 def _stateful(node: Any, checker: Any) -> StatefulOperator | None:
@@ -195,13 +195,14 @@ def _has_event_time(expressions: Any, checker: Any) -> bool:
 def _random(nodes: list[Any]) -> Iterator[str]:
     for node in nodes:
         for expression in _items(node.expressions()):
-            yield from _random_parts(expression)
+            yield from random_parts(expression)
 
 
-def _random_parts(expression: Any) -> Iterator[str]:
+def random_parts(expression: Any) -> Iterator[str]:
+    """The functions inside an expression that give another value when they run again."""
     if expression.deterministic():
         return
-    parts = [part for child in _items(expression.children()) for part in _random_parts(child)]
+    parts = [part for child in _items(expression.children()) for part in random_parts(child)]
     yield from parts or [_expression_name(expression)]
 
 

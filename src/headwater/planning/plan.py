@@ -123,17 +123,19 @@ def make_plan(
     trigger: Trigger | None = None,
     report: Report = silent,
     for_batch: bool = False,
+    spark: SparkSession | None = None,
 ) -> Plan:
     """The plan of all tables, or of those named; needs no system but Spark.
 
-    `trigger` replaces every table's own. `for_batch` decides only what a batch run needs.
+    `trigger` replaces every table's own. `for_batch` decides only what a batch run needs. `spark`
+    defaults to the active session, else a new one.
     """
     graph = resolve(definitions)
     laws.check(graph, settings)
     names = _chosen(graph, tables)
     sinks: dict[str, Connector] = {t.name: t.into or delta() for t in graph.tables.values()}
     connectors = [*sinks.values(), *_input_connectors(definitions)]
-    spark = open_session(settings, jars_of(connectors), report=report)
+    spark = spark or open_session(settings, jars_of(connectors), report=report)
     if for_batch:
         plans = {name: _for_batch(graph.tables[name], sinks[name]) for name in names}
         return Plan(spark, graph, settings, plans)

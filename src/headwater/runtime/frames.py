@@ -103,18 +103,14 @@ class Frames:
         if source.connector.parses and source.schema:
             parsed[source.name] = frame
             frame = _accepted(frame, source, counts=trigger.kind not in NO_OBSERVATION)
-        if source.event_time and source.watermark:
-            frame = frame.withWatermark(source.event_time, spark_duration(source.watermark))
-        return frame
+        return source.connector.below_watermark(_watermarked(frame, source), request)
 
     def _source_batch(self, source: Source) -> DataFrame:
         request = self._request(source, source.connector, Trigger.default())
         frame = source.connector.read_batch(self.spark, request)
         if source.connector.parses and source.schema:
             frame = _accepted(frame, source, counts=False)
-        if source.event_time and source.watermark:
-            frame = frame.withWatermark(source.event_time, spark_duration(source.watermark))
-        return frame
+        return _watermarked(frame, source)
 
     def _lookup(self, lookup: Lookup) -> DataFrame:
         request = self._request(lookup, lookup.connector, Trigger.default())
@@ -164,6 +160,12 @@ def _accepted(frame: DataFrame, source: Source, *, counts: bool) -> DataFrame:
     if counts:
         frame = frame.observe(rejected_metric(source.name), F.count_if(rejected).alias("rows"))
     return frame.where(~rejected).drop(REJECTED)
+
+
+def _watermarked(frame: DataFrame, source: Source) -> DataFrame:
+    if source.event_time and source.watermark:
+        return frame.withWatermark(source.event_time, spark_duration(source.watermark))
+    return frame
 
 
 def _without_rejected(frame: DataFrame, what: str) -> DataFrame:

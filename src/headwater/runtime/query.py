@@ -89,12 +89,13 @@ class Query:
     @property
     def progress(self) -> dict[str, Any] | None:
         """The last progress, as Spark reports it."""
-        last = self.streaming_query.lastProgress
-        return None if last is None else json.loads(last.json)
+        # PySpark's own `lastProgress` expects entries that a batch of no time does not have.
+        last = self.streaming_query._jsq.lastProgress()
+        return None if last is None else json.loads(last.json())
 
     @property
     def recent_progress(self) -> list[dict[str, Any]]:
-        return [json.loads(progress.json) for progress in self.streaming_query.recentProgress]
+        return [json.loads(p.json()) for p in self.streaming_query._jsq.recentProgress()]
 
     @property
     def last_batch(self) -> int | None:

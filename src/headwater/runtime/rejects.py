@@ -83,6 +83,10 @@ class RejectCapture:
         if committed is not None:
             self._batches.put((table, committed, None))
 
+    def await_decided(self) -> None:
+        """Returns when everything handed over so far is decided."""
+        self._batches.join()
+
     def close(self) -> None:
         """Returns when everything handed over is decided."""
         self._batches.put(None)
@@ -92,15 +96,18 @@ class RejectCapture:
 
     def _work(self) -> None:
         while (item := self._batches.get()) is not None:
-            table, batch, rejected = item
-            for reported in self._reported[table]:
-                count = None if rejected is None else rejected.get(reported.source.name)
-                try:
-                    self._decide(reported, batch, count)
-                    self._failures.pop(reported.source.name, None)
-                except Exception as problem:
-                    # The cursor stays: the same batches are decided with the next one.
-                    self._failures[reported.source.name] = problem
+            self._decide_item(*item)
+            self._batches.task_done()
+
+    def _decide_item(self, table: str, batch: int, rejected: Mapping[str, int] | None) -> None:
+        for reported in self._reported[table]:
+            count = None if rejected is None else rejected.get(reported.source.name)
+            try:
+                self._decide(reported, batch, count)
+                self._failures.pop(reported.source.name, None)
+            except Exception as problem:
+                # The cursor stays: the same batches are decided with the next one.
+                self._failures[reported.source.name] = problem
 
     def _decide(self, reported: ReportedSource, batch: int, count: int | None) -> None:
         key = (reported.table, reported.source.name)

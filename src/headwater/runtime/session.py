@@ -30,6 +30,7 @@ class SparkSetting:
 
 
 _STATE = "org.apache.spark.sql.execution.streaming.state."
+_CHECKPOINTING = "org.apache.spark.sql.execution.streaming.checkpointing."
 _SQL = "spark.sql."
 
 
@@ -92,6 +93,7 @@ def spark_settings(settings: Settings) -> list[SparkSetting]:
             str(settings.local_folder / "warehouse"),
             "nothing of Spark's lands in the working folder",
         ),
+        *_checkpoint_files(settings),
         SparkSetting("spark.ui.enabled", "false", "saves memory and a port; status shows progress"),
         SparkSetting("spark.ui.showConsoleProgress", "false", "no progress bars between log lines"),
         SparkSetting(
@@ -107,6 +109,18 @@ def spark_settings(settings: Settings) -> list[SparkSetting]:
     for key, value in settings.spark.items():
         mine[key] = SparkSetting(key, value, f"headwater.toml [profile.{settings.profile}.spark]")
     return list(mine.values())
+
+
+def _checkpoint_files(settings: Settings) -> list[SparkSetting]:
+    if "://" in settings.storage:
+        return []
+    return [
+        SparkSetting(
+            _SQL + "streaming.checkpointFileManagerClass",
+            _CHECKPOINTING + "FileSystemBasedCheckpointFileManager",
+            "on a local disk Spark's first choice starts a process or two for every file it writes",
+        )
+    ]
 
 
 _MEGABYTE = 1024**2

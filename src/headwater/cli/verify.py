@@ -1,0 +1,109 @@
+"""Run the pipeline many ways on one input and compare every table with its batch: cuts into
+batches, arrival orders inside the watermark, triggers, partitions, restarts, with --crash also
+crashes. Ends at the first broken law with the smallest input that shows it, and a test.
+
+The input is what the sources hold now, or the rows of files: --input signals=rows.json
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from headwater.cli import options
+from headwater.cli.exit_codes import ExitCode
+
+SUMMARY = "prove that the stream is the batch, or show where it is not"
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    options.add_app(parser)
+    parser.add_argument(
+        "--input",
+        action="append",
+        default=[],
+        metavar="SOURCE=FILE",
+        help="rows of a source from a file of JSON lines, CSV or Parquet",
+    )
+    parser.add_argument(
+        "--record", metavar="FOLDER", help="keep the input as files for a later --input"
+    )
+    parser.add_argument("--rows", type=int, default=10_000, help="at most so many rows (10,000)")
+    parser.add_argument("--crash", action="store_true", help="crashes too: checks exactly-once")
+    parser.add_argument(
+        "--late-budget",
+        type=int,
+        default=0,
+        metavar="N",
+        help="so many late rows are allowed in the recorded order (0)",
+    )
+    parser.add_argument(
+        "--for", dest="duration", default="60s", metavar="TIME", help="how long it may take (60s)"
+    )
+    parser.add_argument("--seed", type=int, default=0, help="where the random choices begin (0)")
+    parser.add_argument(
+        "--report", metavar="FILE", help="a page with the differing rows: report.html"
+    )
+    options.add_settings(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    from headwater.cli.app import load_app
+    from headwater.cli.printing import step_printer
+    from headwater.cli.sessions import session_for
+    from headwater.definitions import duration_ms
+
+    files = dict(_input(text) for text in args.input)
+    seconds = duration_ms(args.duration, what="--for") / 1000
+    application = load_app(args.app, flags=options.flags(args), report=step_printer())
+    with session_for(application, report=step_printer(), is_verbose=args.verbose) as spark:
+        from headwater.verification import reproduction, verify
+        from headwater.verification.report import as_html
+
+        module, variable = _import_names(application.name, application.pipeline.name)
+        result = verify(
+            application.pipeline,
+            spark,
+            files=files,
+            limit=args.rows,
+            record_into=Path(args.record) if args.record else None,
+            late_budget=args.late_budget,
+            crashes=args.crash,
+            seconds=seconds,
+            seed=args.seed,
+            module=module,
+            variable=variable,
+            tell=lambda line: print(line, flush=True),
+        )
+    print()
+    for fact in result.facts():
+        print(fact)
+    for problem in result.problems:
+        print("\n".join(problem.lines()))
+    if result.test is not None:
+        folder = application.settings.folder / "tests"
+        path = reproduction.write(result.test, folder, result.problems[0].table)
+        print(f"a test that reproduces it: {path}")
+    if args.report:
+        title = f"headwater verify {application.name}"
+        Path(args.report).write_text(as_html(title, result.facts(), result.problems, result.test))
+        print(f"report: {args.report}")
+    print("every law holds" if result.holds else "not every law holds")
+    return ExitCode.OK if result.holds else ExitCode.FAILED
+
+
+def _input(text: str) -> tuple[str, Path]:
+    from headwater.errors import OptionsConflict
+
+    name, separator, file = text.partition("=")
+    if not separator or not Path(file).is_file():
+        raise OptionsConflict(
+            f"--input {text}", "it names no file", "headwater verify --input signals=rows.json"
+        )
+    return name, Path(file)
+
+
+def _import_names(app: str, pipeline: str) -> tuple[str, str]:
+    """How a test imports the pipeline: module and variable."""
+    module, _, variable = app.partition(":")
+    return Path(module).stem, variable or pipeline

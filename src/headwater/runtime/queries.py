@@ -1,0 +1,285 @@
+"""The queries of a pipeline: built together, started together, watched, ended together."""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Self, cast
+
+from headwater.definitions import OutputMode, TriggerKind, spark_duration
+from headwater.errors import RejectsUnwritten, RowsWithoutCheckpoint, UnknownTable
+from headwater.events import BatchCompleted, PipelineStarted, PipelineStopped, Report
+from headwater.graph import Graph
+from headwater.runtime.clock import ManualClock, start_on
+from headwater.runtime.failures import explained
+from headwater.runtime.frames import NO_OBSERVATION, BuiltTable, Frames
+from headwater.runtime.progress import batch_completed, listener
+from headwater.runtime.query import Launched, Query
+from headwater.runtime.rejects import RejectCapture, ReportedSource, reported_by, source_index
+from headwater.runtime.specification import QuerySpec, read_request, write_request
+from headwater.runtime.storage import Files, Storage, last_number
+from headwater.settings import Settings
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+_WAIT_S = 0.1
+
+
+class RunningQueries:
+    """Queries by table name, from start to stop; nobody outside this process knows of them.
+
+    With a `clock` they run when that clock says so. A query that fails does not stop the others.
+    `stop` may be called from any thread.
+    """
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        graph: Graph,
+        specs: Sequence[QuerySpec],
+        settings: Settings,
+        report: Report,
+        *,
+        upstream: Sequence[QuerySpec] = (),
+        clock: ManualClock | None = None,
+    ) -> None:
+        self.name = graph.definitions.pipeline
+        self.settings = settings
+        self._spark = spark
+        self._graph = graph
+        self._storage = Storage(settings.storage_root, self.name)
+        self._files = Files(self._storage, spark)
+        self._report = report
+        self._clock = clock
+        self._specs = {spec.name: spec for spec in specs}
+        self._upstream = {spec.name: spec for spec in upstream}
+        self._queries: dict[str, Query] = {}
+        self._by_run: dict[str, str] = {}
+        self._listener = listener(self._on_progress)
+        self._rejects: RejectCapture | None = None
+        self._stopping = threading.Lock()
+        self._is_stopped = False
+        self.stop_requested = threading.Event()
+        """Set when somebody asked for a stop from another process."""
+
+    # Looking
+
+    def __getitem__(self, table: str) -> Query:
+        if table not in self._queries:
+            raise UnknownTable(table, self._queries)
+        return self._queries[table]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._queries)
+
+    def __len__(self) -> int:
+        return len(self._queries)
+
+    @property
+    def queries(self) -> Mapping[str, Query]:
+        return dict(self._queries)
+
+    @property
+    def is_active(self) -> bool:
+        return any(query.is_active for query in self._queries.values())
+
+    def status(self) -> dict[str, Any]:
+        """State, status and last progress of every query as plain values."""
+        return {
+            "pipeline": self.name,
+            "tables": [query.summary() for query in self._queries.values()],
+        }
+
+    def await_termination(self, timeout_s: float | None = None) -> bool:
+        """Whether all queries ended within the time-out (None: waits until they do)."""
+        deadline = None if timeout_s is None else time.monotonic() + timeout_s
+        while True:
+            self._tell_ended()
+            active = next((query for query in self._queries.values() if query.is_active), None)
+            if active is None:
+                return True
+            left_s = math.inf if deadline is None else deadline - time.monotonic()
+            if self.stop_requested.is_set() or left_s <= 0:
+                return False
+            active.wait(min(_WAIT_S, left_s))
+
+    def _tell_ended(self) -> None:
+        ended = [query for query in self._queries.values() if query.has_ended_untold]
+        if ended:
+            # Progress comes through Spark's listener bus: let the last batch be told first.
+            self._spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty()
+        for query in ended:
+            query.tell_end(was_forced=False)
+
+    def await_rejects(self) -> None:
+        """Returns when the rejected records of every batch that ended are stored."""
+        self._spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty()
+        if self._rejects is not None:
+            self._rejects.await_decided()
+
+    def raise_failure(self) -> None:
+        """Raises what the first failed query, or keeping its rejected records, failed with."""
+        for query in self._queries.values():
+            if problem := query.exception:
+                raise problem
+        if self._rejects is not None and self._rejects.failure is not None:
+            raise RejectsUnwritten(str(self._rejects.failure)) from self._rejects.failure
+
+    # Starting and stopping
+
+    def start(self) -> Self:
+        """Builds every query before the first one starts; nothing runs where one cannot."""
+        try:
+            built = self._build()
+            self._rejects = RejectCapture(
+                self._spark, self._storage, self._reported(built), self._report
+            )
+            self._spark.streams.addListener(self._listener)
+            self._rejects.start()
+            self._report(PipelineStarted(self.name, tuple(self._specs)))
+            for spec in self._specs.values():
+                self._rejects.catch_up(spec.name)
+                self._queries[spec.name] = self._query(spec)
+                self._queries[spec.name].start()
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def stop(self, *, deadline_s: float | None = None) -> bool:
+        """Lets every running batch finish and commit, then ends; True where a query had to be
+        forced because the deadline passed."""
+        with self._stopping:
+            if self._is_stopped:
+                return False
+            self._is_stopped = True
+            return self._stop(deadline_s or self.settings.stop_deadline_s)
+
+    def _stop(self, deadline_s: float) -> bool:
+        end = time.monotonic() + deadline_s
+        for query in self._queries.values():
+            query.request_stop()
+        forced = {
+            query: query.finish(deadline_s=max(0.0, end - time.monotonic()))
+            for query in self._queries.values()
+        }
+        self._spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty()
+        for query, was_forced in forced.items():
+            query.tell_end(was_forced=was_forced)
+        self._spark.streams.removeListener(self._listener)
+        if self._rejects is not None:
+            self._rejects.close()
+        self._ended({name: query.last_batch for name, query in self._queries.items()})
+        return any(forced.values())
+
+    def _ended(self, last_batches: Mapping[str, int | None]) -> None:
+        self._report(PipelineStopped(self.name, last_batches))
+
+    # Inside
+
+    def _build(self) -> dict[str, BuiltTable]:
+        known = self._upstream | self._specs
+        sinks = {name: spec.sink for name, spec in known.items()}
+        modes = {name: spec.mode for name, spec in known.items()}
+        self._frames = Frames(self._spark, self._graph, self.settings, self._storage, sinks, modes)
+        built = {}
+        for spec in (known[name] for name in self._graph.tables if name in known):
+            if spec.name in self._specs:
+                self._no_rows_without_checkpoint(spec)
+            built[spec.name] = self._frames.stream(spec.name, spec.trigger)
+            if spec.mode is OutputMode.UPDATE or self._graph.is_read(spec.name):
+                self._prepare(spec, built[spec.name])
+        self._built = dict(built)
+        return built
+
+    def _prepare(self, spec: QuerySpec, built: BuiltTable) -> None:
+        """Makes the empty table that a merge or another query expects; costs a commit, and sinks
+        that nobody reads make their own with the first batch."""
+        request = write_request(spec, self.settings, self._storage)
+        spec.sink.prepare(self._spark, built.frame._jdf.schema().toDDL(), request)
+        self._frames.prepared.add(spec.name)
+
+    def _no_rows_without_checkpoint(self, spec: QuerySpec) -> None:
+        checkpoint = self._storage.checkpoint(spec.name)
+        if self._files.exists(f"{checkpoint}/offsets"):
+            return
+        is_from_batch = self._files.exists(self._storage.batch_mark(spec.name))
+        request = write_request(spec, self.settings, self._storage)
+        if is_from_batch or (spec.is_managed and spec.sink.holds_rows(self._spark, request)):
+            raise RowsWithoutCheckpoint(spec.name, where=spec.table.location)
+
+    def _query(self, spec: QuerySpec) -> Query:
+        def last_committed() -> int | None:
+            return last_number(self._files, f"{self._storage.checkpoint(spec.name)}/commits")
+
+        return Query(spec, lambda: self._launch(spec), last_committed, self._report)
+
+    def _launch(self, spec: QuerySpec) -> Launched:
+        # The frame built at the start serves the first launch; a restart reads lookups anew.
+        built = self._built.pop(spec.name, None) or self._frames.stream(spec.name, spec.trigger)
+        checkpoint = self._storage.checkpoint(spec.name)
+        resumed_after = last_number(self._files, f"{checkpoint}/commits")
+        request = write_request(spec, self.settings, self._storage)
+        writer = spec.sink.write_stream(built.frame, request)
+        writer = writer.queryName(spec.name).outputMode(spec.mode.value)
+        writer = _triggered(writer, spec).option("checkpointLocation", checkpoint)
+        try:
+            query = writer.start() if self._clock is None else start_on(writer, self._clock)
+        except Exception as cause:
+            location = spec.table.location
+            raise explained(spec.name, location, [str(cause)], last_batch=resumed_after) from cause
+        self._by_run[str(query.runId)] = spec.name
+        return Launched(query, resumed_after)
+
+    def _reported(self, built: Mapping[str, BuiltTable]) -> dict[str, list[ReportedSource]]:
+        reported: dict[str, list[ReportedSource]] = {}
+        for spec in self._specs.values():
+            for name in reported_by(self._graph, spec.name):
+                frame = built[spec.name].parsed_sources[name]
+                index = source_index(built[spec.name].frame, frame)
+                if index is None:
+                    continue
+                source = self._graph.definitions.sources[name]
+                request = read_request(
+                    source, source.connector, self.settings, self._storage, spec.trigger
+                )
+                found = ReportedSource(source, spec.name, request, index)
+                reported.setdefault(spec.name, []).append(found)
+        return reported
+
+    def _on_progress(self, run_id: str, progress: dict[str, Any]) -> None:
+        table = self._by_run.get(run_id)
+        if table is None:
+            return
+        event = batch_completed(table, progress)
+        self._report(event)
+        if self._rejects is not None:
+            self._rejects.decide(table, event.batch, self._counted(event))
+
+    def _counted(self, event: BatchCompleted) -> Mapping[str, int] | None:
+        """Rejected records by source; a source without a count is looked at again."""
+        if self._specs[event.table].trigger.kind in NO_OBSERVATION:
+            return None
+        sources = reported_by(self._graph, event.table)
+        return event.rejected if event.input_rows else dict.fromkeys(sources, 0)
+
+
+def _triggered(writer: DataStreamWriter, spec: QuerySpec) -> DataStreamWriter:
+    interval = spark_duration(spec.trigger.interval) if spec.trigger.interval else ""
+    match spec.trigger.kind:
+        case TriggerKind.PROCESSING_TIME:
+            return writer.trigger(processingTime=interval)
+        case TriggerKind.ONCE:
+            return writer.trigger(once=True)
+        case TriggerKind.AVAILABLE_NOW:
+            return writer.trigger(availableNow=True)
+        case TriggerKind.CONTINUOUS:
+            return writer.trigger(continuous=interval)
+        case TriggerKind.REAL_TIME:
+            # The overloads of PySpark 4.2.0 leave this keyword out.
+            return cast(Any, writer).trigger(realTime=interval)  # type: ignore[no-any-return]
+    return writer

@@ -1,0 +1,534 @@
+"""A pipeline under test: its sources are tapes, its sinks can be looked into, its clock stands."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import tempfile
+import threading
+import time
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from headwater.connectors import delta
+from headwater.connectors.interface import REJECTED, Connector, struct_type
+from headwater.definitions import (
+    Definition,
+    Definitions,
+    Lookup,
+    OutputMode,
+    Source,
+    Table,
+    Trigger,
+    TriggerKind,
+    duration_ms,
+)
+from headwater.errors import (
+    CrashPointUnreached,
+    NeverIdle,
+    NoSource,
+    RowsNotKept,
+    SourceColumnsUnknown,
+    TriggerNotTestable,
+    UnknownLookup,
+    UnknownSource,
+    UnknownTable,
+)
+from headwater.events import BatchCompleted, Event
+from headwater.graph import Graph, resolve
+from headwater.planning import Plan, make_plan
+from headwater.planning.inputs import with_placeholders
+from headwater.runtime.batch import frames_of
+from headwater.runtime.clock import ManualClock
+from headwater.runtime.failures import explained
+from headwater.runtime.queries import RunningQueries
+from headwater.runtime.query import Query
+from headwater.runtime.specification import QuerySpec, read_request, write_request
+from headwater.runtime.storage import Storage
+from headwater.testing.kept import KeptRows, KeptSink, Row
+from headwater.testing.tape import LookupRows, ParsedTapeSource, Tape, TapeSource, lookup_rows
+from headwater.testing.values import DAY, Rows, arrow_table, from_arrow, moment_ms
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+    from headwater.pipeline import Pipeline
+
+_POLL_S = 0.003
+_WAIT_S = 60.0
+TESTABLE = (
+    TriggerKind.DEFAULT,
+    TriggerKind.PROCESSING_TIME,
+    TriggerKind.ONCE,
+    TriggerKind.AVAILABLE_NOW,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """How a pipeline is put to the test. `keep` names tables whose own sink stays."""
+
+    lookups: Mapping[str, Rows] = field(default_factory=dict)
+    keep: Collection[str] = ()
+    modes: Mapping[str, str] = field(default_factory=dict)
+    trigger: str | Trigger | None = None
+    schemas: Mapping[str, str] = field(default_factory=dict)
+    partitions: int = 1
+    rejects: bool = False
+    """Whether records may be rejected: the parser's verdict is then part of the query."""
+
+
+@dataclass(frozen=True, slots=True)
+class Content:
+    """A table's rows with their columns."""
+
+    schema: StructType
+    rows: list[Row]
+
+
+class Scene:
+    """Adds, processes, stops, crashes and restarts; and reads what came of it."""
+
+    def __init__(self, pipeline: Pipeline, spark: SparkSession, stage: Stage | None = None) -> None:
+        self.stage = stage or Stage()
+        self.spark = _own_session(spark, self.stage.partitions)
+        self.folder = Path(tempfile.mkdtemp(prefix="headwater-test-", dir=_fast_folder()))
+        self.tapes: dict[str, Tape] = {}
+        self.kept: dict[str, KeptRows] = {}
+        self.clock: ManualClock | None = None
+        self.run: RunningQueries | None = None
+        self._dropped: dict[tuple[str, int], int] = {}
+        self._use(pipeline)
+
+    def close(self) -> None:
+        """Ends the queries and removes everything they wrote."""
+        try:
+            if self.run is not None:
+                self.run.stop(deadline_s=10)
+        finally:
+            shutil.rmtree(self.folder, ignore_errors=True)
+
+    # What is under test
+
+    def _use(self, pipeline: Pipeline) -> None:
+        self.settings = replace(pipeline.settings, storage=str(self.folder))
+        self.storage = Storage(self.settings.storage_root, pipeline.name)
+        graph = resolve(pipeline.definitions())
+        if not graph.definitions.sources:
+            raise NoSource(pipeline.name)
+        for name in self.stage.lookups:
+            if name not in graph.definitions.of(Lookup):
+                raise UnknownLookup(name, graph.definitions.of(Lookup))
+        replaced = {name: self._replaced(d, graph) for name, d in self._by_name(graph).items()}
+        self.definitions = Definitions(pipeline.name, replaced)
+        self.graph = resolve(self.definitions)
+        self._plan: Plan | None = None
+
+    def _by_name(self, graph: Graph) -> Mapping[str, Definition]:
+        return graph.definitions.by_name
+
+    def _replaced(self, definition: Definition, graph: Graph) -> Definition:
+        match definition:
+            case Source():
+                return replace(definition, connector=self._tape_source(definition, graph))
+            case Lookup() if definition.name in self.stage.lookups:
+                return replace(definition, connector=self._lookup_rows(definition, graph))
+            case Table():
+                return self._replaced_table(definition, graph)
+        return definition
+
+    def _replaced_table(self, table: Table, graph: Graph) -> Table:
+        mode = self.stage.modes.get(table.name)
+        table = replace(table, mode=OutputMode(mode)) if mode else table
+        # A table that others read stays where they find it.
+        if table.name in self.stage.keep or graph.is_read(table.name):
+            return table
+        kept = self.kept.setdefault(table.name, KeptRows())
+        return replace(table, into=KeptSink(kept, table.into or delta()))
+
+    def _tape_source(self, source: Source, graph: Graph) -> TapeSource:
+        schema = self._columns(source, graph)
+        tape = self.tapes.setdefault(source.name, Tape(source.name, schema, source.event_time))
+        if not (self.stage.rejects and source.connector.parses and source.schema):
+            return TapeSource(tape)
+        request = read_request(
+            source, source.connector, self._reachable(graph), self.storage, Trigger.default()
+        )
+        tape.parser = source.connector.parser(request)
+        return ParsedTapeSource(tape)
+
+    def _lookup_rows(self, lookup: Lookup, graph: Graph) -> LookupRows:
+        schema = self._columns(lookup, graph)
+        rows = lookup_rows(self.stage.lookups[lookup.name], schema, lookup.name)
+        return LookupRows(arrow_table(rows, schema, what=f"lookup {lookup.name}"), schema)
+
+    def _columns(self, definition: Source | Lookup, graph: Graph) -> StructType:
+        """The columns that the definition's own connector would deliver."""
+        given = self.stage.schemas.get(definition.name)
+        if given is not None:
+            return struct_type(given)
+        if definition.schema is not None and not getattr(definition.connector, "fields", ()):
+            return struct_type(definition.schema)
+        connector, settings = definition.connector, self._reachable(graph)
+        request = read_request(definition, connector, settings, self.storage, Trigger.default())
+        read = connector.read_stream if isinstance(definition, Source) else connector.read_batch
+        try:
+            frame = read(self.spark, request)
+        except Exception as problem:
+            raise SourceColumnsUnknown(definition.name, connector.describe()) from problem
+        return frame.drop(REJECTED).schema
+
+    def _reachable(self, graph: Graph) -> Any:
+        connectors: list[Connector] = [
+            d.connector for d in self._by_name(graph).values() if isinstance(d, Source | Lookup)
+        ]
+        return with_placeholders(self.settings, connectors)
+
+    # Sources
+
+    def tape(self, source: str) -> Tape:
+        if source not in self.tapes:
+            raise UnknownSource(source, self.tapes)
+        return self.tapes[source]
+
+    def watermark_delay(self, source: str) -> str | None:
+        self.tape(source)
+        return self.definitions.sources[source].watermark
+
+    # Running
+
+    @property
+    def plan(self) -> Plan:
+        if self._plan is None:
+            trigger = None if self.stage.trigger is None else Trigger.parse(self.stage.trigger)
+            self._plan = make_plan(
+                self.definitions, self.settings, trigger=trigger, spark=self.spark
+            )
+            for spec in self._plan.queries:
+                if spec.trigger.kind not in TESTABLE:
+                    raise TriggerNotTestable(spec.name, str(spec.trigger))
+        return self._plan
+
+    def spec(self, table: str) -> QuerySpec:
+        if table not in self.graph.tables:
+            raise UnknownTable(table, self.graph.tables)
+        return self.plan.tables[table].query
+
+    def start(self) -> RunningQueries:
+        """Starts the queries where they do not run."""
+        if self.run is None:
+            plan = self.plan
+            if self.clock is None:
+                self.clock = ManualClock(self.spark, self._first_ms())
+            self.run = RunningQueries(
+                self.spark,
+                plan.graph,
+                plan.queries,
+                self.settings,
+                self._heard,
+                upstream=plan.inputs,
+                clock=self.clock,
+            )
+            self.run.start()
+        return self.run
+
+    def process(self) -> None:
+        """Returns when every table has processed everything there is."""
+        run = self.start()
+        for name in self.graph.tables:
+            query = run[name]
+            if query.spec.trigger.is_bounded:
+                if not query.is_active:
+                    query.start()
+                query.await_termination(_WAIT_S)
+            elif query.spec.trigger.kind is TriggerKind.DEFAULT:
+                self._drain(query)
+            else:
+                self._fire_until_idle(query)
+            self._require_alive(query)
+
+    def move_event_time(self, source: str, to: Any) -> None:
+        """Lets the watermark of a source pass on, and processes what it closes."""
+        self.tape(source).move(to)
+        self.process()
+        if any(spec.trigger.kind is TriggerKind.ONCE for spec in self.plan.queries):
+            # A run of one batch applies its watermark in the next run that finds something.
+            self.tape(source).move(to)
+            self.process()
+
+    def advance(self, duration: str) -> None:
+        """Moves the clock; every trigger on the way fires once, in order."""
+        self.start()
+        assert self.clock is not None
+        self._advance_to(self.clock.now_ms + duration_ms(duration))
+        assert self.run is not None
+        for query in self.run.queries.values():
+            if query.spec.trigger.kind is TriggerKind.DEFAULT:
+                self._drain(query)
+            self._require_alive(query)
+
+    def stop(self) -> None:
+        if self.run is not None:
+            run, self.run = self.run, None
+            run.stop(deadline_s=_WAIT_S)
+            run.raise_failure()
+
+    def kill(self) -> None:
+        """Ends the queries without a word about what they had still to do."""
+        if self.run is not None:
+            run, self.run = self.run, None
+            run.stop(deadline_s=_WAIT_S)
+
+    def restart(self, pipeline: Pipeline | None = None) -> None:
+        self.kill()
+        if pipeline is not None:
+            self._use(pipeline)
+        self.start()
+
+    def crash_before_sink(self, tables: Collection[str]) -> None:
+        """Every named table dies in its next batch: logged, not written."""
+        for table in tables:
+            self.spec(table)
+            if table not in self.kept:
+                raise CrashPointUnreached("before_sink", table, "its own sink is kept")
+            self.kept[table].crashes_before_next = True
+            self.kept[table].has_crashed = False
+        # What the queries say is what was done to them.
+        with contextlib.suppress(Exception):
+            self.process()
+        self.kill()
+        for table in tables:
+            if not self.kept[table].has_crashed:
+                self.kept[table].crashes_before_next = False
+                raise CrashPointUnreached("before_sink", table, "it had nothing to process")
+
+    def crash_after_sink(self, tables: Collection[str]) -> None:
+        """Every named table dies between the sink and the commit of its last batch."""
+        if self.run is not None or any(not tape.is_empty for tape in self.tapes.values()):
+            self.process()
+        self.kill()
+        for table in tables:
+            self.spec(table)
+            commits = Path(self.storage.checkpoint(table)) / "commits"
+            numbers = [int(f.name) for f in commits.glob("*") if f.name.isdigit()]
+            if not numbers:
+                raise CrashPointUnreached("after_sink", table, "it has written no batch")
+            (commits / str(max(numbers))).unlink()
+            (commits / f".{max(numbers)}.crc").unlink(missing_ok=True)
+
+    def _drain(self, query: Query) -> None:
+        with self._guarded(query):
+            query.streaming_query.processAllAvailable()
+
+    @contextlib.contextmanager
+    def _guarded(self, query: Query) -> Iterator[None]:
+        """A query that never finds an end is stopped, and that is an error."""
+        is_over = threading.Event()
+
+        def end() -> None:
+            is_over.set()
+            query.streaming_query.stop()
+
+        timer = threading.Timer(_WAIT_S, end)
+        timer.start()
+        try:
+            yield
+        except Exception:
+            if query.exception is None:
+                raise
+        finally:
+            timer.cancel()
+        if is_over.is_set():
+            raise NeverIdle(query.name, int(_WAIT_S))
+
+    def _fire_until_idle(self, query: Query) -> None:
+        assert self.clock is not None
+        if query.last_batch is None:
+            self._await_trigger(query, None)
+        deadline = time.monotonic() + _WAIT_S
+        while query.is_active and not self._advance_to(
+            _next(self.clock.now_ms, _interval_ms(query)), watched=query
+        ):
+            if time.monotonic() > deadline:
+                raise NeverIdle(query.name, int(_WAIT_S))
+
+    def _advance_to(self, end_ms: int, watched: Query | None = None) -> bool:
+        """Lets every processing-time trigger up to a moment fire; whether the watched query's
+        last one found nothing to do."""
+        assert self.clock is not None
+        assert self.run is not None
+        timed = [q for q in self.run.queries.values() if q.spec.trigger.interval and q.is_active]
+        is_idle = False
+        while True:
+            due = {q: _next(self.clock.now_ms, _interval_ms(q)) for q in timed}
+            moment = min(due.values(), default=end_ms + 1)
+            if moment > end_ms:
+                break
+            firing = [q for q in timed if due[q] == moment]
+            before = {q: q.last_batch for q in firing}
+            for query in firing:
+                _forget_idle(query)
+            self.clock.set(moment)
+            for query in firing:
+                found_nothing = self._await_trigger(query, before[query])
+                is_idle = found_nothing if query is watched else is_idle
+        self.clock.set(end_ms)
+        return is_idle
+
+    def _await_trigger(self, query: Query, before: int | None) -> bool:
+        """Returns when a trigger has ended; whether it found nothing to do."""
+        deadline = time.monotonic() + _WAIT_S
+        while query.is_active:
+            if query.last_batch != before:
+                return False
+            if _execution(query).noNewData():
+                return True
+            if time.monotonic() > deadline:
+                raise NeverIdle(query.name, int(_WAIT_S))
+            time.sleep(_POLL_S)
+        return True
+
+    def _require_alive(self, query: Query) -> None:
+        problem = query.exception
+        if problem is None:
+            return
+        failure = self.kept[query.name].failure if query.name in self.kept else None
+        if failure is None:
+            raise problem
+        location, last = query.spec.table.location, query.last_batch
+        raise explained(query.name, location, [str(failure)], last_batch=last) from failure
+
+    def _first_ms(self) -> int:
+        moments = [tape.first_moment() for tape in self.tapes.values()]
+        return min((moment_ms(m) for m in moments if m is not None), default=moment_ms(DAY))
+
+    # Looking
+
+    def content(self, table: str) -> Content:
+        """A table's result, or the rejected records of a source."""
+        source = table.removesuffix("__rejected")
+        if source != table and source in self.tapes:
+            return self._rejected(source)
+        spec = self.spec(table)
+        if table in self.kept:
+            return self._kept(spec)
+        return _collected(self._read(spec))
+
+    def _kept(self, spec: QuerySpec) -> Content:
+        kept = self.kept[spec.name]
+        schema = kept.schema or self.frame_schema(spec.name)
+        return Content(schema, kept.result(spec.mode, spec.table.key))
+
+    def frame_schema(self, table: str) -> StructType:
+        decisions = self.plan.tables[table].decisions
+        assert decisions is not None
+        return decisions.frame.schema
+
+    def _read(self, spec: QuerySpec) -> DataFrame:
+        can_read = spec.sink.reads_batches or getattr(spec.sink, "read", None) is not None
+        if not can_read:
+            raise RowsNotKept(spec.name, spec.sink.describe(), where=spec.table.location)
+        request = read_request(
+            spec.table, spec.sink, self.settings, self.storage, Trigger.default()
+        )
+        if spec.sink.needs_schema:
+            ddl = self.frame_schema(spec.name)
+            columns = self.spark.createDataFrame([], ddl)._jdf.schema().toDDL()
+            request = replace(request, schema=columns)
+        written = write_request(spec, self.settings, self.storage)
+        if spec.is_managed and not spec.sink.holds_rows(self.spark, written):
+            return self.spark.createDataFrame([], self.frame_schema(spec.name))
+        return spec.sink.read_batch(self.spark, request).drop(REJECTED)
+
+    def _rejected(self, source: str) -> Content:
+        if self.run is not None:
+            self.run.await_rejects()
+        path = self.storage.table(f"{source}__rejected")
+        if not os.path.isdir(path):
+            empty = self.spark.createDataFrame([], "reason string, raw string")
+            return Content(empty.schema, [])
+        frame = self.spark.read.format("delta").load(path)
+        return _collected(frame.selectExpr("reason", "CAST(raw AS string) AS raw"))
+
+    def batch(self) -> dict[str, Content]:
+        """What a batch run over everything added so far gives, table by table."""
+        plan = make_plan(self.definitions, self.settings, for_batch=True, spark=self.spark)
+        sinks = {query.name: query.sink for query in plan.queries}
+        frames = frames_of(self.spark, plan.graph, self.settings, sinks)
+        return {name: _collected(frames[name]) for name in self.graph.tables}
+
+    def progress(self, table: str) -> dict[str, Any] | None:
+        self.spec(table)
+        return None if self.run is None else self.run[table].progress
+
+    def dropped(self, table: str) -> int:
+        """How many rows Spark says it dropped as late; a batch that ran again counts once."""
+        self.spec(table)
+        self.spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty()
+        return sum(rows for (name, _), rows in self._dropped.items() if name == table)
+
+    def _heard(self, event: Event) -> None:
+        if isinstance(event, BatchCompleted):
+            self._dropped[event.table, event.batch] = event.dropped_by_watermark
+
+    def watermark_ms(self, table: str) -> int | None:
+        """The watermark that the table's next batch will have."""
+        self.spec(table)
+        return None if self.run is None else _watermark_ms(self.run[table])
+
+
+def _collected(frame: DataFrame) -> Content:
+    return Content(frame.schema, from_arrow(frame.toArrow()))
+
+
+def _next(now_ms: int, interval_ms: int) -> int:
+    """When Spark fires next: at the next multiple of the interval."""
+    return now_ms // interval_ms * interval_ms + interval_ms
+
+
+def _interval_ms(query: Query) -> int:
+    return duration_ms(query.spec.trigger.interval or "")
+
+
+def _execution(query: Query) -> Any:
+    return query.streaming_query._jsq.streamingQuery()
+
+
+def _forget_idle(query: Query) -> None:
+    """Spark sets this flag when a trigger finds nothing to do."""
+    getattr(_execution(query), "noNewData_$eq")(False)
+
+
+def _watermark_ms(query: Query) -> int | None:
+    if (progress := query.progress) is None:
+        return None
+    text = (progress.get("eventTime") or {}).get("watermark")
+    return None if text is None else moment_ms(text)
+
+
+def _own_session(spark: SparkSession, partitions: int) -> SparkSession:
+    """A session beside the user's: its views and functions, its own settings and queries."""
+    from pyspark.sql import SparkSession
+
+    java: Any = spark._jsparkSession
+    session = SparkSession(spark.sparkContext, java.cloneSession())
+    for key, value in {**_SETTINGS, "spark.sql.shuffle.partitions": str(partitions)}.items():
+        session.conf.set(key, value)
+    return session
+
+
+_SETTINGS = {
+    "spark.sql.streaming.pollingDelay": "1ms",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.adaptive.enabled": "false",
+}
+"""What makes a test of a few rows quick; none of it changes a result."""
+
+
+def _fast_folder() -> str | None:
+    """A folder in memory where the machine has one: a checkpoint is many small files."""
+    return "/dev/shm" if os.access("/dev/shm", os.W_OK) else None

@@ -1,0 +1,96 @@
+"""A test that reproduces a problem, ready to be kept."""
+
+from __future__ import annotations
+
+import datetime as dt
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+from headwater.testing.values import DAY
+from headwater.verification.problems import Problem
+from headwater.verification.trials import CRASH_AFTER, CRASH_BEFORE, RESTART
+
+
+def test_file(problem: Problem, *, module: str, pipeline: str, closes: dict[str, str]) -> str:
+    """The text of a test. `closes` gives the event time that closes the windows of each source."""
+    trial = problem.trial
+    assert trial is not None
+    lines: list[str] = []
+    words = {"add", "check", "process"}
+    for step in trial.steps:
+        for source, rows in step.rows.items():
+            if rows:
+                lines += [f"add({source!r}, [", *(f"    {_row(row)}," for row in rows), "]),"]
+        if step.event == RESTART:
+            words |= {"stop", "restart"}
+            lines += ["process(),", "stop(),", "restart(),"]
+        elif step.event in (CRASH_BEFORE, CRASH_AFTER):
+            words |= {"crash", "restart"}
+            point = step.event.removeprefix("crash ")
+            lines += [f'crash("{point}"),', "restart(),"]
+        lines.append("process(),")
+    for source, moment in closes.items():
+        words.add("advance_event_time")
+        lines.append(f'advance_event_time("{source}", "{moment}"),')
+    lines += [
+        f"check({problem.table!r}, [",
+        *(f"    {_row(row)}," for row in problem.expected),
+        "]),",
+    ]
+    body = "\n".join(f"        {line}" for line in lines)
+    options = [f"partitions={trial.partitions}"] if trial.partitions != 1 else []
+    options += [f'trigger="{trial.trigger}"'] if trial.trigger else []
+    arguments = ", ".join([pipeline, *options])
+    return f'''"""Found by `headwater verify` (seed {trial.seed}).
+
+Broken law: {problem.law}.
+"""
+
+from {module} import {pipeline}
+
+from headwater.testing import {", ".join(sorted(words))}
+
+
+def test_{problem.table}_is_what_a_batch_gives(harness):
+    harness({arguments}).run(
+{body}
+    )
+'''
+
+
+def write(text: str, folder: Path, table: str) -> Path:
+    """Puts the test beside the project's own, under a name that is still free."""
+    folder.mkdir(parents=True, exist_ok=True)
+    number = 0
+    while True:
+        path = folder / f"test_verify_{table}{f'_{number}' if number else ''}.py"
+        if not path.exists():
+            path.write_text(text)
+            return path
+        number += 1
+
+
+def _row(row: tuple[Any, ...]) -> str:
+    values = ", ".join(map(literal, row))
+    return f"({values},)" if len(row) == 1 else f"({values})"
+
+
+def literal(value: Any) -> str:
+    """A value as it is written in a test.
+
+    >>> literal(dt.datetime(2026, 1, 1, 12, 0, 5, tzinfo=dt.UTC))
+    "'12:00:05'"
+    """
+    if isinstance(value, dt.datetime):
+        plain = value.replace(tzinfo=None)
+        return repr(plain.time().isoformat() if plain.date() == DAY else plain.isoformat())
+    if isinstance(value, dt.date):
+        return repr(value.isoformat())
+    if isinstance(value, Decimal):
+        return repr(str(value))
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{k!r}: {literal(v)}" for k, v in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(literal, value)) + "]"
+    return repr(value)

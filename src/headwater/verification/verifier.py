@@ -1,0 +1,286 @@
+"""Runs trials of a pipeline and holds every table against the laws."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import datetime as dt
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from headwater.connectors.foreach import Foreach, ForeachBatch
+from headwater.definitions import Source, duration_ms
+from headwater.errors import CrashPointUnreached, TriggerImpossible
+from headwater.testing.scene import Content, Scene, Stage
+from headwater.verification import determinism, laws, trials
+from headwater.verification.laws import TableLaw
+from headwater.verification.problems import Problem
+from headwater.verification.recording import Recorder, Recording, save
+from headwater.verification.trials import CRASH_AFTER, CRASH_BEFORE, RESTART, Step, Trial
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from headwater.pipeline import Pipeline
+
+Tell = Callable[[str], None]
+
+
+class Verifier:
+    """One pipeline and one input; `tell` hears what goes on."""
+
+    def __init__(
+        self,
+        pipeline: Pipeline,
+        spark: SparkSession,
+        *,
+        late_budget: int = 0,
+        crashes: bool = False,
+        tell: Tell = lambda line: None,
+    ) -> None:
+        self.pipeline = pipeline
+        self.spark = spark
+        self.late_budget = late_budget
+        self.crashes = crashes
+        self.tell = tell
+        self.recording: Recording = {}
+        self.sources: Mapping[str, Source] = pipeline.definitions().sources
+        self.notes: dict[str, str] = {}
+        self._stored: dict[str, Content] = {}
+        self._keep = self._function_tables()
+        with self._scene(Trial(())) as scene:
+            self.laws = {
+                name: laws.law_of(scene.graph, scene.plan, name) for name in scene.graph.tables
+            }
+            self._suspects = self._suspected(scene)
+            self._python = {name: _python_functions(scene, name) for name in self.laws}
+        self._note_what_is_left_out()
+
+    # The input
+
+    def record(
+        self,
+        *,
+        files: Mapping[str, Path] | None = None,
+        limit: int = 10_000,
+        into: Path | None = None,
+    ) -> None:
+        with self._scene(Trial(())) as scene:
+            self.recording = Recorder(scene, files or {}, limit).record(self.sources)
+            if into is not None:
+                save(self.recording, scene, into)
+
+    def newest(self, trial: Trial) -> dict[str, dt.datetime]:
+        """The newest event time of every source that has a watermark, plus its delay."""
+        found: dict[str, dt.datetime] = {}
+        for name, source in self.sources.items():
+            if source.watermark is None:
+                continue
+            rows = [row for step in trial.steps for row in step.rows.get(name, [])]
+            index = trials.event_time_index(source, rows)
+            moments = [] if index is None else [r[index] for r in rows if r[index] is not None]
+            if moments:
+                delay = dt.timedelta(milliseconds=duration_ms(source.watermark))
+                found[name] = max(moments) + delay
+        return found
+
+    # What is checked
+
+    def determinism(self) -> list[Problem]:
+        """Columns that come from random functions or the clock, and those that differ when the
+        same batch runs twice."""
+        if self._suspects:
+            return list(self._suspects)
+        with self._scene(trials.one_batch(self.recording)) as scene:
+            self._add(scene, self.recording)
+            first, second = scene.batch(), scene.batch()
+        found = (determinism.differing(name, first[name], second[name]) for name in self.laws)
+        return [problem for problem in found if problem]
+
+    def trial(self, seed: int) -> Trial:
+        return trials.make(self.recording, self.sources, seed, crashes=self.crashes)
+
+    def problem_of(self, trial: Trial) -> Problem | None:
+        """The first law that a trial breaks."""
+        try:
+            with self._scene(trial) as scene:
+                self._store_baseline(trial)
+                return self._problem(scene, trial)
+        except TriggerImpossible:
+            return self.problem_of(dataclasses.replace(trial, trigger=None))
+
+    def _problem(self, scene: Scene, trial: Trial) -> Problem | None:
+        for number, step in enumerate(trial.steps):
+            self._perform(scene, step)
+            is_last = number + 1 == len(trial.steps)
+            if (step.is_checked or is_last) and (found := self._of_prefix(scene, trial)):
+                return found
+        if late := self._late(scene, trial):
+            return late
+        self._close(scene)
+        return self._of_end(scene, trial)
+
+    def _perform(self, scene: Scene, step: Step) -> None:
+        self._add(scene, step.rows)
+        if step.event in (CRASH_BEFORE, CRASH_AFTER):
+            self._crash(scene, step.event)
+        elif step.event == RESTART:
+            scene.process()
+            scene.stop()
+        scene.process()
+
+    def _crash(self, scene: Scene, event: str) -> None:
+        tables = [name for name in self.laws if event == CRASH_AFTER or name in scene.kept]
+        # Where no table has anything to do, there is nothing to crash in.
+        with contextlib.suppress(CrashPointUnreached):
+            if event == CRASH_BEFORE:
+                scene.crash_before_sink(tables)
+            else:
+                scene.crash_after_sink(tables)
+
+    def _of_prefix(self, scene: Scene, trial: Trial) -> Problem | None:
+        if all(law.is_function or law.follows_state for law in self.laws.values()):
+            return None
+        batch = scene.batch()
+        for name, law in self.laws.items():
+            if law.is_function or self._has_late(scene, name):
+                continue
+            stream = scene.content(name)
+            found = laws.of_prefix(law, stream, batch[name], scene.watermark_ms(name))
+            if found:
+                return self._told(law, found, stream, batch[name], trial)
+        return None
+
+    def _of_end(self, scene: Scene, trial: Trial) -> Problem | None:
+        batch = scene.batch()
+        for name, law in self.laws.items():
+            if self._has_late(scene, name) or (law.is_function and name not in self._keep):
+                continue
+            stream = scene.content(name)
+            expected = self._stored[name] if law.is_function else batch[name]
+            if found := laws.of_end(law, stream, expected):
+                return self._told(law, found, stream, expected, trial)
+        return None
+
+    def _told(
+        self, law: TableLaw, found: laws.Difference, stream: Content, batch: Content, trial: Trial
+    ) -> Problem:
+        return Problem(
+            law.name,
+            found.law,
+            tuple(batch.schema.names),
+            found.missing,
+            found.extra,
+            trial,
+            batch.rows,
+            self._python[law.name],
+        )
+
+    def _late(self, scene: Scene, trial: Trial) -> Problem | None:
+        """Rows that the watermark lost although they came in the recorded order."""
+        if not trial.is_recorded_order:
+            return None
+        for name in self.laws:
+            if (late := scene.dropped(name)) > self.late_budget:
+                law = (
+                    f"at most {self.late_budget} rows are late in the recorded order "
+                    f"(Spark dropped {late}); a longer watermark, or --late-budget {late}"
+                )
+                return Problem(name, law, trial=trial)
+        return None
+
+    def _has_late(self, scene: Scene, table: str) -> bool:
+        """Late rows within the budget are in the batch and not in the stream."""
+        return scene.dropped(table) > 0
+
+    # Inside
+
+    @contextlib.contextmanager
+    def _scene(self, trial: Trial) -> Any:
+        stage = Stage(keep=self._keep, trigger=trial.trigger, partitions=trial.partitions)
+        scene = Scene(self.pipeline, self.spark, stage)
+        try:
+            for table in self._keep:
+                self._sink(table).clear()
+            yield scene
+        finally:
+            scene.close()
+
+    def _add(self, scene: Scene, rows: Recording) -> None:
+        for name, part in rows.items():
+            if part:
+                scene.tape(name).add(part)
+
+    def _close(self, scene: Scene) -> None:
+        """Moves event time beyond every window that the rows can have opened."""
+        for name, source in self.sources.items():
+            if source.watermark and (newest := _newest(scene, name)):
+                delay = dt.timedelta(milliseconds=duration_ms(source.watermark))
+                scene.move_event_time(name, newest + delay + dt.timedelta(days=400))
+
+    def _store_baseline(self, trial: Trial) -> None:
+        """What functions store when all rows come in one batch."""
+        if not self._keep:
+            return
+        rows: dict[str, list[Any]] = {name: [] for name in self.recording}
+        for step in trial.steps:
+            for name, part in step.rows.items():
+                rows[name] += part
+        with self._scene(trials.one_batch(rows)) as scene:
+            self._add(scene, rows)
+            scene.process()
+            self._close(scene)
+            self._stored = {name: scene.content(name) for name in self._keep}
+        for table in self._keep:
+            self._sink(table).clear()
+
+    def _function_tables(self) -> list[str]:
+        """Tables whose function can be read back and cleared."""
+        tables = self.pipeline.definitions().tables.values()
+        return [
+            t.name
+            for t in tables
+            if isinstance(t.into, Foreach | ForeachBatch) and t.into.can_be_verified
+        ]
+
+    def _sink(self, table: str) -> Any:
+        return self.pipeline.definitions().tables[table].into
+
+    def _suspected(self, scene: Scene) -> list[Problem]:
+        found = []
+        for name in self.laws:
+            decisions = scene.plan.tables[name].decisions
+            assert decisions is not None
+            found += determinism.suspects(name, decisions.frame)
+        return found
+
+    def _note_what_is_left_out(self) -> None:
+        for name, law in self.laws.items():
+            if law.is_function and name not in self._keep:
+                self.notes[name] = (
+                    f"{law.spec.sink.describe()} is not called: give it read= and clear= "
+                    "so that what it stores can be compared; the rows it would get are"
+                )
+            elif not law.is_comparable:
+                self.notes[name] = "it reads a table as a lookup, so only its start is fixed"
+
+
+def _python_functions(scene: Scene, table: str) -> tuple[str, ...]:
+    decisions = scene.plan.tables[table].decisions
+    return () if decisions is None else decisions.facts.python
+
+
+def _newest(scene: Scene, source: str) -> dt.datetime | None:
+    tape = scene.tape(source)
+    if tape.event_time is None:
+        return None
+    index = tape.schema.names.index(tape.event_time)
+    return max((row[index] for row in tape.rows() if row[index] is not None), default=None)
+
+
+def within(seconds: float) -> Callable[[], bool]:
+    """Whether there is still time."""
+    end = time.monotonic() + seconds
+    return lambda: time.monotonic() < end

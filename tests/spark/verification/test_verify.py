@@ -1,0 +1,189 @@
+"""`verify` finds what is wrong on purpose, and nothing wrong with what is right."""
+
+from __future__ import annotations
+
+import datetime as dt
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from headwater import Pipeline
+from headwater.cli.app import Application, load_app
+from headwater.connectors import queue
+from headwater.errors import HeadwaterError
+from headwater.verification import verify
+from headwater.verification.report import as_html
+
+WRONG = Path(__file__).parent / "wrong"
+Load = Callable[..., Application]
+
+
+@pytest.fixture
+def wrong(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Callable[[str], Application]:
+    """A pipeline that is wrong on purpose, from a copy."""
+
+    def load(name: str) -> Application:
+        (tmp_path / f"{name}.py").write_text((WRONG / f"{name}.py").read_text())
+        return load_app(str(tmp_path / f"{name}.py"))
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    return load
+
+
+@pytest.mark.parametrize(
+    ("name", "crashes", "law"),
+    [
+        ("appends_twice", True, "what the function stored is what it stores when"),
+        ("remembers", False, "the stream's result is the batch's"),
+        ("per_batch", False, "what the function stored is what it stores when"),
+        ("loses_rows", False, "at most 0 rows are late in the recorded order"),
+        ("wall_clock", False, "column minute does not depend on current_timestamp()"),
+    ],
+)
+def test_what_is_wrong_is_found(
+    spark: SparkSession,
+    wrong: Callable[[str], Application],
+    name: str,
+    crashes: bool,
+    law: str,
+) -> None:
+    app = wrong(name)
+    found = verify(app.pipeline, spark, crashes=crashes, seconds=60, module=name, variable="app")
+    assert not found.holds
+    assert law in found.problems[0].law
+    if name == "remembers":
+        assert found.problems[0].differing == ["visit"]
+        assert found.problems[0].python == ("visit",)
+
+
+def test_a_broken_law_is_shrunk_to_a_test_that_fails(
+    spark: SparkSession, wrong: Callable[[str], Application], tmp_path: Path
+) -> None:
+    app = wrong("per_batch")
+    found = verify(app.pipeline, spark, seconds=60, module="per_batch", variable="app")
+    trial = found.problems[0].trial
+    assert trial is not None
+    assert trial.size == 2
+    assert found.test is not None
+    assert "from per_batch import app" in found.test
+    page = as_html("verify", found.facts(), found.problems, found.test)
+    assert "in the batch only" in page
+    assert "1e-09" in page
+
+
+def test_the_written_test_fails_for_the_same_reason(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "cut.py").write_text(CUT)
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    app = load_app(str(tmp_path / "cut.py"))
+    found = verify(app.pipeline, spark, seconds=60, module="cut", variable="app")
+    assert found.test is not None
+    space: dict[str, Any] = {}
+    exec(found.test, space)
+    from headwater.testing import Harness
+
+    with pytest.raises(AssertionError, match="table firsts is not what was expected"):
+        space["test_firsts_is_what_a_batch_gives"](
+            lambda pipeline, **options: Harness(pipeline, spark=spark, **options)
+        )
+
+
+CUT = """
+from headwater import Pipeline
+from headwater.connectors import queue
+
+app = Pipeline("cut")
+app.source("numbers", queue([[(n,) for n in range(6)]]), schema="n int")
+
+
+def first(parts):
+    rows = [row for part in parts for row in part.n]
+    import pandas as pd
+    yield pd.DataFrame({"rows": [len(rows)]})
+
+
+@app.table
+def firsts(numbers):
+    return numbers.coalesce(1).mapInPandas(first, "rows int").where("rows > 0")
+"""
+
+
+def right(mode: str) -> Pipeline:
+    app = Pipeline("right")
+    noon = dt.datetime(2026, 1, 1, 12, tzinfo=dt.UTC)
+    rows = [(f"d{n % 3}", noon + dt.timedelta(minutes=n), n / 10) for n in range(20)]
+    app.source(
+        "signals",
+        queue([rows]),
+        schema="device string, at timestamp, celsius double",
+        event_time="at",
+        watermark="10 minutes",
+    )
+
+    @app.table(mode=mode, key=["device", "window"] if mode == "update" else ())
+    def averages(signals: DataFrame) -> DataFrame:
+        windows = signals.groupBy(F.window("at", "5 minutes"), "device")
+        return windows.agg(F.avg("celsius").alias("celsius"))
+
+    return app
+
+
+@pytest.mark.parametrize("mode", ["append", "update", "complete"])
+def test_what_is_right_holds_in_every_mode_with_crashes(spark: SparkSession, mode: str) -> None:
+    found = verify(right(mode), spark, crashes=True, seconds=60, trials=4)
+    assert found.problems == []
+    assert found.trials == 4
+
+
+def test_random_columns_are_named(spark: SparkSession) -> None:
+    app = Pipeline("dice")
+    app.source("clicks", queue([[("a",), ("b",)]]), schema="user string")
+
+    @app.table
+    def rolled(clicks: DataFrame) -> DataFrame:
+        return clicks.withColumn("roll", F.rand()).withColumn("twice", F.col("roll") * 2)
+
+    laws = [p.law for p in verify(app, spark, seconds=5).problems]
+    assert laws == [
+        "column roll does not depend on rand()",
+        "column twice does not depend on rand()",
+    ]
+
+
+def test_an_input_can_be_recorded_and_given_again(spark: SparkSession, tmp_path: Path) -> None:
+    app = right("complete")
+    verify(app, spark, seconds=5, trials=1, record_into=tmp_path)
+    again = verify(app, spark, seconds=5, trials=1, files={"signals": tmp_path / "signals.json"})
+    assert again.rows == {"signals": 20}
+    assert again.holds
+
+
+def test_an_input_that_will_not_do_is_refused(spark: SparkSession) -> None:
+    app = right("complete")
+    with pytest.raises(HeadwaterError) as caught:
+        verify(app, spark, limit=5)
+    assert caught.value.code == "INPUT_TOO_LARGE"
+    with pytest.raises(HeadwaterError) as caught:
+        verify(app, spark, files={"signal": WRONG})
+    assert caught.value.code == "UNKNOWN_SOURCE"
+    empty = Pipeline("empty")
+    empty.source("words", queue([[]]), schema="word string")
+    empty.table(name="copy")(lambda words: words)
+    with pytest.raises(HeadwaterError) as caught:
+        verify(empty, spark)
+    assert caught.value.code == "INPUT_EMPTY"
+
+
+@pytest.mark.parametrize("name", ["clickstream", "etl", "one_function", "web_log", "word_count"])
+def test_the_examples_hold(spark: SparkSession, example: Load, name: str) -> None:
+    found = verify(example(name).pipeline, spark, crashes=True, seconds=60, trials=2)
+    assert [problem.lines() for problem in found.problems] == []
