@@ -71,7 +71,7 @@ def facts_of(frame: DataFrame) -> QueryFacts:
         is_streaming=bool(plan.isStreaming()),
         stateful=tuple(operator for operator in stateful if operator),
         random=tuple(dict.fromkeys(_random(nodes))),
-        python=tuple(dict.fromkeys(_python(nodes))),
+        python=tuple(dict.fromkeys(_python(nodes, frame.sparkSession._jvm))),
     )
 
 
@@ -215,11 +215,11 @@ def _expression_name(expression: Any) -> str:
 _PYTHON_EXPRESSIONS = ("PythonUDF", "PythonUDAF", "PythonUDTF")
 
 
-def _python(nodes: list[Any]) -> Iterator[str]:
+def _python(nodes: list[Any], jvm: Any) -> Iterator[str]:
+    patterns = jvm.org.apache.spark.sql.catalyst.trees.TreePattern
     for node in nodes:
         for expression in _items(node.expressions()):
-            # One call per tree instead of one per part: most trees hold no Python.
-            if "PythonUDF" in expression.treeString():
+            if expression.containsPattern(patterns.PYTHON_UDF()):
                 yield from _python_parts(expression)
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from headwater.events import BatchCompleted
 
 if TYPE_CHECKING:
-    from pyspark.sql.streaming.listener import StreamingQueryListener
+    from pyspark.sql import SparkSession
 
 _REJECTED = "__rejected"
 
@@ -34,24 +34,54 @@ def batch_completed(table: str, progress: dict[str, Any]) -> BatchCompleted:
     )
 
 
-def listener(on_progress: Callable[[str, dict[str, Any]], None]) -> StreamingQueryListener:
-    """A listener that hands on each progress as plain values, by the run's id."""
-    from pyspark.sql.streaming.listener import StreamingQueryListener
+class ProgressListener:
+    """Hands on each progress as plain values, by the run's id.
 
-    class Progress(StreamingQueryListener):
-        def onQueryStarted(self, event: Any) -> None:  # noqa: N802 - Spark's name
-            pass
+    PySpark's own listener reads some fifty fields of every event from the JVM, one by one; this
+    one reads the event's JSON.
+    """
 
-        def onQueryProgress(self, event: Any) -> None:  # noqa: N802
-            on_progress(str(event.progress.runId), json.loads(event.progress.json))
+    def __init__(
+        self, spark: SparkSession, on_progress: Callable[[str, dict[str, Any]], None]
+    ) -> None:
+        jvm: Any = spark._jvm
+        self._queries: Any = spark._jsparkSession.streams()
+        self._java = jvm.org.apache.spark.sql.streaming.PythonStreamingQueryListenerWrapper(
+            _JavaListener(on_progress)
+        )
 
-        def onQueryTerminated(self, event: Any) -> None:  # noqa: N802
-            pass
+    def add(self) -> None:
+        from pyspark import SparkContext
+        from pyspark.java_gateway import ensure_callback_server_started
 
-        def onQueryIdle(self, event: Any) -> None:  # noqa: N802
-            pass
+        ensure_callback_server_started(SparkContext._gateway)  # type: ignore[no-untyped-call]
+        self._queries.addListener(self._java)
 
-    return Progress()
+    def remove(self) -> None:
+        self._queries.removeListener(self._java)
+
+
+class _JavaListener:
+    """Called by Spark."""
+
+    def __init__(self, on_progress: Callable[[str, dict[str, Any]], None]) -> None:
+        self._on_progress = on_progress
+
+    def onQueryStarted(self, event: Any) -> None:  # noqa: N802 - Spark's names
+        pass
+
+    def onQueryProgress(self, event: Any) -> None:  # noqa: N802
+        progress = json.loads(event.progress().json())
+        self._on_progress(progress["runId"], progress)
+
+    def onQueryIdle(self, event: Any) -> None:  # noqa: N802
+        pass
+
+    def onQueryTerminated(self, event: Any) -> None:  # noqa: N802
+        pass
+
+    class Java:
+        implements = ["org.apache.spark.sql.streaming.PythonStreamingQueryListener"]
 
 
 def _number(value: Any) -> float:

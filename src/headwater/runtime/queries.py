@@ -15,7 +15,7 @@ from headwater.graph import Graph
 from headwater.runtime.clock import ManualClock, start_on
 from headwater.runtime.failures import explained
 from headwater.runtime.frames import NO_OBSERVATION, BuiltTable, Frames
-from headwater.runtime.progress import batch_completed, listener
+from headwater.runtime.progress import ProgressListener, batch_completed
 from headwater.runtime.query import Launched, Query
 from headwater.runtime.rejects import RejectCapture, ReportedSource, reported_by, source_index
 from headwater.runtime.specification import QuerySpec, read_request, write_request
@@ -59,7 +59,7 @@ class RunningQueries:
         self._upstream = {spec.name: spec for spec in upstream}
         self._queries: dict[str, Query] = {}
         self._by_run: dict[str, str] = {}
-        self._listener = listener(self._on_progress)
+        self._listener = ProgressListener(spark, self._on_progress)
         self._rejects: RejectCapture | None = None
         self._stopping = threading.Lock()
         self._is_stopped = False
@@ -138,7 +138,7 @@ class RunningQueries:
             self._rejects = RejectCapture(
                 self._spark, self._storage, self._reported(built), self._report
             )
-            self._spark.streams.addListener(self._listener)
+            self._listener.add()
             self._rejects.start()
             self._report(PipelineStarted(self.name, tuple(self._specs)))
             for spec in self._specs.values():
@@ -170,7 +170,7 @@ class RunningQueries:
         self._spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty()
         for query, was_forced in forced.items():
             query.tell_end(was_forced=was_forced)
-        self._spark.streams.removeListener(self._listener)
+        self._listener.remove()
         if self._rejects is not None:
             self._rejects.close()
         self._ended({name: query.last_batch for name, query in self._queries.items()})

@@ -128,14 +128,18 @@ def run_all(scripts: Mapping[str, Callable[[], None]], *, threads: int = 3) -> N
 
 
 def session(pipeline: Pipeline) -> SparkSession:
-    """The active session, else a small one with Headwater's settings."""
+    """The active session, else a small one with Headwater's settings and every connector."""
+    from pyspark.sql import SparkSession
+
     from headwater.local.jars import JarSet
     from headwater.runtime.session import open_session
 
+    if (active := SparkSession.getActiveSession()) is not None:
+        return active
     settings = pipeline.settings
     if settings.driver_memory is None:
         settings = dataclasses.replace(settings, driver_memory="1g")
-    return open_session(settings, list(JarSet))
+    return open_session(settings, [JarSet.DELTA, JarSet.KAFKA, JarSet.POSTGRES])
 
 
 class _told:  # noqa: N801 - reads as a word in a `with` statement

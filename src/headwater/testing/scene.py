@@ -107,8 +107,7 @@ class Scene:
     def close(self) -> None:
         """Ends the queries and removes everything they wrote."""
         try:
-            if self.run is not None:
-                self.run.stop(deadline_s=10)
+            self.kill()
         finally:
             shutil.rmtree(self.folder, ignore_errors=True)
 
@@ -240,16 +239,18 @@ class Scene:
         """Returns when every table has processed everything there is."""
         run = self.start()
         for name in self.graph.tables:
-            query = run[name]
-            if query.spec.trigger.is_bounded:
-                if not query.is_active:
-                    query.start()
-                query.await_termination(_WAIT_S)
-            elif query.spec.trigger.kind is TriggerKind.DEFAULT:
-                self._drain(query)
-            else:
-                self._fire_until_idle(query)
-            self._require_alive(query)
+            self._process(run[name])
+            self._require_alive(run[name])
+
+    def _process(self, query: Query) -> None:
+        if query.spec.trigger.is_bounded:
+            if not query.is_active:
+                query.start()
+            query.await_termination(_WAIT_S)
+        elif query.spec.trigger.kind is TriggerKind.DEFAULT:
+            self._drain(query)
+        else:
+            self._fire_until_idle(query)
 
     def move_event_time(self, source: str, to: Any) -> None:
         """Lets the watermark of a source pass on, and processes what it closes."""
@@ -278,9 +279,11 @@ class Scene:
             run.raise_failure()
 
     def kill(self) -> None:
-        """Ends the queries without a word about what they had still to do."""
+        """Ends the queries at once, wherever they are."""
         if self.run is not None:
             run, self.run = self.run, None
+            for query in run.queries.values():
+                query.streaming_query.stop()
             run.stop(deadline_s=_WAIT_S)
 
     def restart(self, pipeline: Pipeline | None = None) -> None:
@@ -297,13 +300,16 @@ class Scene:
                 raise CrashPointUnreached("before_sink", table, "its own sink is kept")
             self.kept[table].crashes_before_next = True
             self.kept[table].has_crashed = False
-        # What the queries say is what was done to them.
-        with contextlib.suppress(Exception):
-            self.process()
+        run = self.start()
+        for name in self.graph.tables:
+            # What a query says is what was done to it.
+            with contextlib.suppress(Exception):
+                self._process(run[name])
         self.kill()
         for table in tables:
+            self.kept[table].crashes_before_next = False
+        for table in tables:
             if not self.kept[table].has_crashed:
-                self.kept[table].crashes_before_next = False
                 raise CrashPointUnreached("before_sink", table, "it had nothing to process")
 
     def crash_after_sink(self, tables: Collection[str]) -> None:

@@ -56,3 +56,7 @@ class Problem:
         if self.trial is not None:
             told.append(f"    found with {self.trial.describe()} (seed {self.trial.seed})")
         return told
+
+
+def _column(rows: Sequence[Row], index: int) -> list[Row]:
+    return [(row[index],) for row in rows]
