@@ -8,7 +8,7 @@ import sys
 
 from bench.figures import store, stored
 
-NAMES = ("start", "overhead", "yahoo", "yahoo_latency", "tests")
+NAMES = ("start", "overhead", "yahoo", "yahoo_latency", "harness", "verify", "tests")
 
 
 def main() -> int:

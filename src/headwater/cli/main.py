@@ -19,6 +19,7 @@ COMMANDS = (
     "stop",
     "restart",
     "test",
+    "verify",
     "services",
     "demo",
     "bench",

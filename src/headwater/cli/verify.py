@@ -64,7 +64,7 @@ def run(args: argparse.Namespace) -> int:
         result = verify(
             application.pipeline,
             spark,
-            files=files,
+            rows=files,
             limit=args.rows,
             record_into=Path(args.record) if args.record else None,
             late_budget=args.late_budget,

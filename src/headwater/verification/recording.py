@@ -16,7 +16,7 @@ from headwater.errors import InputEmpty, InputTooLarge, UnknownSource
 from headwater.runtime.specification import read_request
 from headwater.runtime.storage import Storage
 from headwater.testing.kept import Row
-from headwater.testing.values import from_arrow, records, typed
+from headwater.testing.values import Rows, from_arrow, records, typed
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -29,14 +29,14 @@ Recording = Mapping[str, list[Row]]
 
 @dataclass(frozen=True, slots=True)
 class Recorder:
-    """Reads what the sources hold now, or files in their place; at most so many rows."""
+    """Reads what the sources hold now, or rows in their place; at most so many."""
 
     scene: Scene
-    files: Mapping[str, Path]
+    given: Mapping[str, Rows]
     limit: int
 
     def record(self, sources: Mapping[str, Source]) -> dict[str, list[Row]]:
-        for name in self.files:
+        for name in self.given:
             if name not in sources:
                 raise UnknownSource(name, sources)
         found = {name: self._rows(source) for name, source in sources.items()}
@@ -48,10 +48,10 @@ class Recorder:
         return found
 
     def _rows(self, source: Source) -> list[Row]:
-        if source.name in self.files:
+        if source.name in self.given:
             schema, what = self.scene.tape(source.name).schema, f"input of {source.name}"
             return typed(
-                records(self.files[source.name], schema.names, what=what), schema, what=what
+                records(self.given[source.name], schema.names, what=what), schema, what=what
             )
         settings = self.scene.settings
         storage = Storage(settings.storage_root, self.scene.definitions.pipeline)

@@ -68,7 +68,7 @@ def make(recording: Recording, sources: Mapping[str, Source], seed: int, *, cras
         for name, given in recording.items()
     }
     longest = max(map(len, rows.values()))
-    count = chance.randint(2, max(2, min(5, longest)))
+    count = chance.randint(2, max(2, min(4, longest)))
     cuts = {name: _cuts(len(given), count, chance) for name, given in rows.items()}
     steps = []
     for number in range(count):

@@ -14,6 +14,7 @@ from headwater.connectors.foreach import Foreach, ForeachBatch
 from headwater.definitions import Source, duration_ms
 from headwater.errors import CrashPointUnreached, TriggerImpossible
 from headwater.testing.scene import Content, Scene, Stage
+from headwater.testing.values import Rows
 from headwater.verification import determinism, laws, trials
 from headwater.verification.laws import TableLaw
 from headwater.verification.problems import Problem
@@ -63,12 +64,12 @@ class Verifier:
     def record(
         self,
         *,
-        files: Mapping[str, Path] | None = None,
+        rows: Mapping[str, Rows] | None = None,
         limit: int = 10_000,
         into: Path | None = None,
     ) -> None:
         with self._scene(Trial(())) as scene:
-            self.recording = Recorder(scene, files or {}, limit).record(self.sources)
+            self.recording = Recorder(scene, rows or {}, limit).record(self.sources)
             if into is not None:
                 save(self.recording, scene, into)
 

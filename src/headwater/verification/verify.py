@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from headwater.testing.values import TOLERANCE
+from headwater.testing.values import TOLERANCE, Rows
 from headwater.verification import reproduction
 from headwater.verification.problems import Problem
 from headwater.verification.shrinking import shrink
@@ -54,7 +54,7 @@ def verify(
     pipeline: Pipeline,
     spark: SparkSession,
     *,
-    files: Mapping[str, Path] | None = None,
+    rows: Mapping[str, Rows] | None = None,
     limit: int = 10_000,
     record_into: Path | None = None,
     late_budget: int = 0,
@@ -68,11 +68,13 @@ def verify(
 ) -> Verification:
     """Runs a pipeline many ways on one input and compares every table with its batch.
 
+    The input is what the sources hold, or `rows` by source: lists as in a test, or files.
+
     Ends at the first broken law, after `seconds`, or after so many `trials`.
     """
     has_time = within(seconds)
     verifier = Verifier(pipeline, spark, late_budget=late_budget, crashes=crashes, tell=tell)
-    verifier.record(files=files, limit=limit, into=record_into)
+    verifier.record(rows=rows, limit=limit, into=record_into)
     result = Verification(
         rows={name: len(rows) for name, rows in verifier.recording.items()},
         tables=tuple(verifier.laws),
