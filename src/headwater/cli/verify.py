@@ -42,7 +42,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--seed", type=int, default=0, help="where the random choices begin (0)")
     parser.add_argument(
-        "--report", metavar="FILE", help="a page with the differing rows: report.html"
+        "--report", metavar="FILE", help="a page with the differing rows; html: verify.html"
     )
     options.add_settings(parser)
 
@@ -85,9 +85,10 @@ def run(args: argparse.Namespace) -> int:
         path = reproduction.write(result.test, folder, result.problems[0].table)
         print(f"a test that reproduces it: {path}")
     if args.report:
+        page = Path("verify.html" if args.report == "html" else args.report)
         title = f"headwater verify {application.name}"
-        Path(args.report).write_text(as_html(title, result.facts(), result.problems, result.test))
-        print(f"report: {args.report}")
+        page.write_text(as_html(title, result.facts(), result.problems, result.test))
+        print(f"report: {page}")
     print("every law holds" if result.holds else "not every law holds")
     return ExitCode.OK if result.holds else ExitCode.FAILED
 

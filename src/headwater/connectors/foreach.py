@@ -21,14 +21,12 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 
-@dataclass(frozen=True, slots=True)
-class ForeachBatch(Connector):
-    """A function of a batch's DataFrame. See `foreach_batch`."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FunctionSink(Connector):
+    """Rows go to a function of the user's, which may say how to look at what it stored."""
 
-    system: ClassVar[str] = "foreach_batch"
     writes: ClassVar[bool] = True
 
-    function: Callable[[DataFrame, int], object]
     read: Callable[[SparkSession], DataFrame] | None = None
     clear: Callable[[], object] | None = None
 
@@ -37,7 +35,23 @@ class ForeachBatch(Connector):
         return self.read is not None and self.clear is not None
 
     def read_batch(self, spark: SparkSession, request: ReadRequest) -> DataFrame:
-        return _read_back(self, spark)
+        if self.read is None:
+            raise NotReadable(
+                self.system,
+                "batch",
+                found="a function, of which nobody knows where it writes",
+                remedy=f"{self.system}(…, read=lambda spark: spark.read.parquet(…))",
+            )
+        return self.read(spark)
+
+
+@dataclass(frozen=True, slots=True)
+class ForeachBatch(FunctionSink):
+    """A function of a batch's DataFrame. See `foreach_batch`."""
+
+    system: ClassVar[str] = "foreach_batch"
+
+    function: Callable[[DataFrame, int], object]
 
     def modes(self, *, has_key: bool) -> frozenset[OutputMode]:
         return ALL_MODES
@@ -56,24 +70,14 @@ class ForeachBatch(Connector):
 
 
 @dataclass(frozen=True, slots=True)
-class Foreach(Connector):
+class Foreach(FunctionSink):
     """A function of a row, or an object that processes rows. See `foreach`."""
 
     system: ClassVar[str] = "foreach"
-    writes: ClassVar[bool] = True
     # Under continuous triggers Spark opens the same Python writer once per epoch, which fails.
     write_triggers: ClassVar[frozenset[TriggerKind]] = MICRO_BATCH | {TriggerKind.REAL_TIME}
 
     target: Any
-    read: Callable[[SparkSession], DataFrame] | None = None
-    clear: Callable[[], object] | None = None
-
-    @property
-    def can_be_verified(self) -> bool:
-        return self.read is not None and self.clear is not None
-
-    def read_batch(self, spark: SparkSession, request: ReadRequest) -> DataFrame:
-        return _read_back(self, spark)
 
     def modes(self, *, has_key: bool) -> frozenset[OutputMode]:
         return ALL_MODES
@@ -86,17 +90,6 @@ class Foreach(Connector):
 
     def describe(self) -> str:
         return f"foreach {_name(self.target)}"
-
-
-def _read_back(sink: ForeachBatch | Foreach, spark: SparkSession) -> DataFrame:
-    if sink.read is None:
-        raise NotReadable(
-            sink.system,
-            "batch",
-            found="a function, of which nobody knows where it writes",
-            remedy=f"{sink.system}(…, read=lambda spark: spark.read.parquet(…))",
-        )
-    return sink.read(spark)
 
 
 def _name(target: object) -> str:
@@ -123,7 +116,7 @@ def foreach_batch(
     """
     if not callable(function):
         raise InvalidConnector("foreach_batch", f"{function!r} cannot be called")
-    return ForeachBatch(function, read, clear)
+    return ForeachBatch(function, read=read, clear=clear)
 
 
 def foreach(
@@ -146,4 +139,4 @@ def foreach(
         raise InvalidConnector(
             "foreach", f"{target!r} neither can be called nor has a method process(row)"
         )
-    return Foreach(target, read, clear)
+    return Foreach(target, read=read, clear=clear)

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from headwater.connectors import delta
+from headwater.connectors.foreach import FunctionSink
 from headwater.connectors.interface import REJECTED, Connector, struct_type
 from headwater.definitions import (
     Definition,
@@ -80,6 +81,8 @@ class Stage:
     partitions: int = 1
     rejects: bool = False
     """Whether records may be rejected: the parser's verdict is then part of the query."""
+    drives_all: bool = False
+    """Whether a table whose own trigger no test can drive gets the default one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,6 +146,8 @@ class Scene:
     def _replaced_table(self, table: Table, graph: Graph) -> Table:
         mode = self.stage.modes.get(table.name)
         table = replace(table, mode=OutputMode(mode)) if mode else table
+        if self.stage.drives_all and table.trigger.kind not in TESTABLE:
+            table = replace(table, trigger=Trigger.default())
         # A table that others read stays where they find it.
         if table.name in self.stage.keep or graph.is_read(table.name):
             return table
@@ -435,8 +440,8 @@ class Scene:
         return decisions.frame.schema
 
     def _read(self, spec: QuerySpec) -> DataFrame:
-        can_read = spec.sink.reads_batches or getattr(spec.sink, "read", None) is not None
-        if not can_read:
+        is_read_back = isinstance(spec.sink, FunctionSink) and spec.sink.read is not None
+        if not spec.sink.reads_batches and not is_read_back:
             raise RowsNotKept(spec.name, spec.sink.describe(), where=spec.table.location)
         request = read_request(
             spec.table, spec.sink, self.settings, self.storage, Trigger.default()

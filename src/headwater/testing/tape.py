@@ -99,14 +99,29 @@ class Tape:
         from pyspark.sql import DataFrame
 
         jvm: Any = spark._jvm
-        kinds = jvm.org.apache.spark.sql.types.DataType.fromJson(self._columns().json())
-        encoder = jvm.org.apache.spark.sql.Encoders.row(kinds)
-        streams = jvm.org.apache.spark.sql.execution.streaming.runtime
-        stream = streams.MemoryStream.apply(encoder, spark._jsparkSession)
-        for number in range(len(self.batches)):
-            stream.addData(self._converted(spark, number))
+        kind = jvm.org.apache.spark.sql.execution.streaming.runtime.MemoryStream
+        stream = self._filled(spark, kind.apply(self._encoder(jvm), spark._jsparkSession))
         self._streams.append((spark, stream))
         return DataFrame(stream.toDF(), spark)
+
+    def unbatched(self, spark: SparkSession, *, is_continuous: bool) -> DataFrame:
+        """The rows added so far as a stream for triggers that cut no batches."""
+        from pyspark.sql import DataFrame
+
+        jvm: Any = spark._jvm
+        kinds = jvm.org.apache.spark.sql.execution.streaming.sources
+        kind = kinds.ContinuousMemoryStream if is_continuous else kinds.LowLatencyMemoryStream
+        stream = kind.apply(spark._jsparkSession, 1, self._encoder(jvm))
+        return DataFrame(self._filled(spark, stream).toDF(), spark).drop(MARKER, RAW)
+
+    def _encoder(self, jvm: Any) -> Any:
+        columns = jvm.org.apache.spark.sql.types.DataType.fromJson(self._columns().json())
+        return jvm.org.apache.spark.sql.Encoders.row(columns)
+
+    def _filled(self, spark: SparkSession, stream: Any) -> Any:
+        for number in range(len(self.batches)):
+            stream.addData(self._converted(spark, number))
+        return stream
 
     def frame(self, spark: SparkSession, batches: slice = slice(None)) -> DataFrame:
         """The rows that are data, or those of some batches, as a bounded DataFrame."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from headwater.connectors.foreach import FunctionSink
 from headwater.definitions import OutputMode, Table
 from headwater.graph import Graph
 from headwater.planning.plan import Plan
@@ -46,7 +47,7 @@ def law_of(graph: Graph, plan: Plan, table: str) -> TableLaw:
         follows_state=any(_is_stateful(plan, name) for name in behind),
         is_closable=all(source.watermark for source in sources.values()),
         is_comparable=all(mode is OutputMode.APPEND for mode in modes.values()),
-        is_function=spec.sink.system in ("foreach", "foreach_batch"),
+        is_function=isinstance(spec.sink, FunctionSink),
     )
 
 

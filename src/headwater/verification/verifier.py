@@ -10,12 +10,12 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from headwater.connectors.foreach import Foreach, ForeachBatch
+from headwater.connectors.foreach import FunctionSink
 from headwater.definitions import Source, duration_ms
 from headwater.errors import CrashPointUnreached, TriggerImpossible
 from headwater.testing.scene import Content, Scene, Stage
 from headwater.testing.values import Rows
-from headwater.verification import determinism, laws, trials
+from headwater.verification import determinism, laws, trials, unbatched
 from headwater.verification.laws import TableLaw
 from headwater.verification.problems import Problem
 from headwater.verification.recording import Recorder, Recording, save
@@ -99,6 +99,22 @@ class Verifier:
             first, second = scene.batch(), scene.batch()
         found = (determinism.differing(name, first[name], second[name]) for name in self.laws)
         return [problem for problem in found if problem]
+
+    def without_batches(self) -> list[Problem]:
+        """What is wrong under the continuous and the real-time trigger, for the tables that can
+        have them; compared when all rows have come."""
+        found = []
+        for name, law in self.laws.items():
+            if law.is_stateful or law.follows_state or law.is_function:
+                continue
+            for trigger in unbatched.TRIGGERS:
+                with self._scene(Trial(())) as scene, contextlib.suppress(TriggerImpossible):
+                    self._add(scene, self.recording)
+                    batch = scene.batch()[name]
+                    problem = unbatched.problem_of(scene, name, trigger, batch)
+                    found += [problem] if problem else []
+                    self.tell(f"{name} under the trigger {trigger}: {_verdict(problem)}")
+        return found
 
     def trial(self, seed: int) -> Trial:
         return trials.make(self.recording, self.sources, seed, crashes=self.crashes)
@@ -200,7 +216,9 @@ class Verifier:
 
     @contextlib.contextmanager
     def _scene(self, trial: Trial) -> Any:
-        stage = Stage(keep=self._keep, trigger=trial.trigger, partitions=trial.partitions)
+        stage = Stage(
+            keep=self._keep, trigger=trial.trigger, partitions=trial.partitions, drives_all=True
+        )
         scene = Scene(self.pipeline, self.spark, stage)
         try:
             for table in self._keep:
@@ -241,9 +259,7 @@ class Verifier:
         """Tables whose function can be read back and cleared."""
         tables = self.pipeline.definitions().tables.values()
         return [
-            t.name
-            for t in tables
-            if isinstance(t.into, Foreach | ForeachBatch) and t.into.can_be_verified
+            t.name for t in tables if isinstance(t.into, FunctionSink) and t.into.can_be_verified
         ]
 
     def _sink(self, table: str) -> Any:
@@ -266,6 +282,10 @@ class Verifier:
                 )
             elif not law.is_comparable:
                 self.notes[name] = "it reads a table as a lookup, so only its start is fixed"
+
+
+def _verdict(problem: Problem | None) -> str:
+    return "holds" if problem is None else "BROKEN"
 
 
 def _python_functions(scene: Scene, table: str) -> tuple[str, ...]:

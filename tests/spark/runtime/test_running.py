@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json as jsonlib
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
 
 from headwater import Pipeline
 from headwater.connectors import csv, delta, foreach_batch, json, parquet
@@ -26,6 +26,7 @@ from headwater.events import BatchCompleted, Event, QueryFailed, RejectedCapture
 from headwater.ledger import transactions
 from headwater.runtime.query import QueryState
 from headwater.settings import Settings
+from headwater.testing import Harness, add, advance, check, expect_failure, process, raw
 
 pytestmark = pytest.mark.usefixtures("spark")
 SCHEMA = "device string, at timestamp, celsius double"
@@ -69,20 +70,6 @@ def storing(folder: Path) -> Pipeline:
 def stored(spark: SparkSession, folder: Path, table: str) -> list[tuple[Any, ...]]:
     frame = spark.read.format("delta").load(str(folder / ".headwater/app/tables" / table))
     return sorted(tuple(row) for row in frame.collect())
-
-
-def test_the_stream_equals_the_batch_on_the_same_input(spark: SparkSession, tmp_path: Path) -> None:
-    write(tmp_path, "1", reading("a", 0, 20.0), reading("b", 1, 21.0))
-    write(tmp_path, "2", reading("a", 0, 22.0))
-    app = pipeline(tmp_path)
-
-    @app.table(key=["device"], mode="update")
-    def means(signals: DataFrame) -> DataFrame:
-        return signals.groupBy("device").agg(F.avg("celsius").alias("celsius"))
-
-    app.refresh()
-    batch = sorted(tuple(row) for row in app.batch()["means"].collect())
-    assert stored(spark, tmp_path, "means") == batch == [("a", 21.0), ("b", 21.0)]
 
 
 def test_a_backlog_is_read_in_several_batches(spark: SparkSession, tmp_path: Path) -> None:
@@ -158,13 +145,17 @@ def test_a_capture_that_failed_is_made_up_for_with_the_next_batch(
     assert len(stored(spark, tmp_path, "signals__rejected")) == 1
 
 
-def test_on_reject_fail_stops_the_query(tmp_path: Path) -> None:
-    write(tmp_path, "1", reading("a", 0, 20.0), "not json")
-    app = Pipeline("app", settings=Settings(folder=tmp_path))
+def test_on_reject_fail_stops_the_query(harness: Callable[..., Harness]) -> None:
+    app = Pipeline("app")
     app.source("signals", json("in"), schema=SCHEMA, on_reject="fail")
     app.sql("raw", "select * from signals")
-    with pytest.raises(QueryFailedError, match="REJECTED_RECORD"):
-        app.refresh()
+    harness(app).run(
+        add("signals", [("a", "12:00:05", 20.0)]),
+        process(),
+        check("raw", [("a", "12:00:05", 20.0)]),
+        add("signals", [raw("not json")]),
+        expect_failure("QUERY_FAILED", contains="REJECTED_RECORD: source signals"),
+    )
 
 
 def test_one_failing_query_does_not_stop_the_others(spark: SparkSession, tmp_path: Path) -> None:
@@ -347,14 +338,17 @@ def test_a_table_of_files_is_read_as_a_stream(spark: SparkSession, tmp_path: Pat
     assert stored(spark, tmp_path, "hot") == [("b", 30.0)]
 
 
-def test_a_lookup_with_a_record_that_does_not_parse_fails_the_query(tmp_path: Path) -> None:
-    write(tmp_path, "1", reading("a", 0, 20.0))
+def test_a_lookup_with_a_record_that_does_not_parse_fails_the_query(
+    harness: Callable[..., Harness], tmp_path: Path
+) -> None:
     (tmp_path / "limits.csv").write_text("device,most\na,hot\n")
     app = pipeline(tmp_path)
     app.lookup("limits", csv("limits.csv"), schema="device string, most double")
     app.sql("judged", "select * from signals join limits using (device)")
-    with pytest.raises(QueryFailedError, match="REJECTED_RECORD: lookup limits"):
-        app.refresh()
+    harness(app).run(
+        add("signals", [("a", "12:00:05", 20.0)]),
+        expect_failure("QUERY_FAILED", contains="REJECTED_RECORD: lookup limits"),
+    )
 
 
 def test_two_rows_for_one_key_are_an_error_even_where_the_key_is_new(
@@ -381,15 +375,18 @@ def test_rows_of_a_batch_run_at_a_path_are_not_written_twice(
 
 
 @pytest.mark.parametrize("unit", ["ms", "milliseconds"])
-def test_short_units_reach_spark(spark: SparkSession, tmp_path: Path, unit: str) -> None:
-    write(tmp_path, "1", reading("a", 0, 20.0))
-    app = Pipeline("app", settings=Settings(folder=tmp_path))
+def test_short_units_reach_spark(harness: Callable[..., Harness], unit: str) -> None:
+    app = Pipeline("app")
     app.source("signals", json("in"), schema=SCHEMA, event_time="at", watermark="10 min")
-    app.sql("raw", "select * from signals", trigger=f"100 {unit}")
-    run = app.start()
-    run["raw"].streaming_query.processAllAvailable()
-    run.stop()
-    assert len(stored(spark, tmp_path, "raw")) == 1
+    app.sql("kept", "select device from signals", trigger=f"100 {unit}")
+    harness(app).run(
+        add("signals", [("a", "12:00:05", 20.0)]),
+        process(),
+        check("kept", [("a",)]),
+        add("signals", [("b", "12:00:06", 20.0)]),
+        advance("100 ms"),
+        check("kept", [("a",), ("b",)]),
+    )
 
 
 @pytest.mark.parametrize(("result", "found"), [(None, "nothing"), ("rows", "a str")])

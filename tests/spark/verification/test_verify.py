@@ -188,3 +188,28 @@ def test_the_examples_hold(spark: SparkSession, example: Load, name: str) -> Non
     trials = 1 if name == "web_log" else 2
     found = verify(example(name).pipeline, spark, crashes=True, seconds=60, trials=trials)
     assert [problem.lines() for problem in found.problems] == []
+
+
+def order(number: int) -> dict[str, Any]:
+    at = dt.datetime(2026, 1, 1, 12, 0, number, tzinfo=dt.UTC)
+    return {"key": "k", "value": "v", "topic": "orders", "offset": number, "timestamp": at}
+
+
+def signal(number: int) -> dict[str, Any]:
+    at = dt.datetime(2026, 1, 1, 12, number, tzinfo=dt.UTC)
+    return {"id": number, "device": f"device-{number % 2}", "at": at, "celsius": float(number)}
+
+
+@pytest.mark.parametrize(
+    ("name", "rows"),
+    [
+        ("kafka", {"orders": [order(n) for n in range(4)]}),
+        ("latency", {"pings": [{"key": "k", "value": str(n)} for n in range(4)]}),
+        ("iot", {"signals": [signal(n) for n in range(6)]}),
+    ],
+)
+def test_the_examples_over_kafka_hold_without_a_broker(
+    spark: SparkSession, example: Load, name: str, rows: dict[str, Any]
+) -> None:
+    found = verify(example(name).pipeline, spark, rows=rows, crashes=True, seconds=60, trials=1)
+    assert [problem.lines() for problem in found.problems] == []
