@@ -58,6 +58,19 @@ class RowMisfit(UsageError):
         super().__init__(f"{what}: {place} does not fit", found=found, expected=expected)
 
 
+class RawRecordsRefused(UsageError):
+    code = "RAW_RECORDS_REFUSED"
+
+    def __init__(self, source: str, *, has_parser: bool) -> None:
+        problem = "mixed with rows" if has_parser else "and it parses none"
+        super().__init__(
+            f"source {source!r} was given raw records, {problem}",
+            remedy="add rows and raw records in actions of their own"
+            if has_parser
+            else "give rows: only a source with a schema over JSON or CSV records parses them",
+        )
+
+
 class UnknownSource(UsageError):
     code = "UNKNOWN_SOURCE"
 

@@ -105,9 +105,12 @@ class Harness:
                 variant.run(*actions)
             except (ModeImpossible, TriggerImpossible):
                 continue
-            except CheckFailed as failure:
-                raise CheckFailed(f"{failure.what}, with {name}", found=failure.found) from failure
+            except HeadwaterError as failure:
+                failure.add_note(f"with {name}")
+                raise
             done.append(name)
+        if not done:
+            raise CheckFailed(f"none of {', '.join(variants)} is possible, so nothing was run")
         return done
 
 
@@ -134,8 +137,9 @@ def session(pipeline: Pipeline) -> SparkSession:
     from headwater.local.jars import JarSet
     from headwater.runtime.session import open_session
 
-    if (active := SparkSession.getActiveSession()) is not None:
-        return active
+    running = SparkSession.getActiveSession() or SparkSession._instantiatedSession
+    if running is not None and running.sparkContext._jsc is not None:
+        return running
     settings = pipeline.settings
     if settings.driver_memory is None:
         settings = dataclasses.replace(settings, driver_memory="1g")

@@ -37,7 +37,7 @@ class KeptRows:
         if self.crashes_before_next:
             self.crashes_before_next, self.has_crashed = False, True
             raise CrashedOnPurpose(f"batch {batch} died before it was written")
-        self.schema = frame.schema
+        self.schema, self.failure = frame.schema, None
         try:
             self.batches[batch] = from_arrow(frame.toArrow())
         except Exception as failure:

@@ -105,7 +105,13 @@ class Scene:
         self.clock: ManualClock | None = None
         self.run: RunningQueries | None = None
         self._dropped: dict[tuple[str, int], int] = {}
-        self._use(pipeline)
+        self._progress: dict[str, dict[str, Any]] = {}
+        self._active_before = _active_session()
+        try:
+            self._use(pipeline)
+        except BaseException:
+            self.close()
+            raise
 
     def close(self) -> None:
         """Ends the queries and removes everything they wrote."""
@@ -113,6 +119,8 @@ class Scene:
             self.kill()
         finally:
             shutil.rmtree(self.folder, ignore_errors=True)
+            # PySpark makes every session active that builds a DataFrame.
+            _make_active(self._active_before)
 
     # What is under test
 
@@ -125,6 +133,9 @@ class Scene:
         for name in self.stage.lookups:
             if name not in graph.definitions.of(Lookup):
                 raise UnknownLookup(name, graph.definitions.of(Lookup))
+        for name in (*self.stage.keep, *self.stage.modes):
+            if name not in graph.tables:
+                raise UnknownTable(name, graph.tables)
         replaced = {name: self._replaced(d, graph) for name, d in self._by_name(graph).items()}
         self.definitions = Definitions(pipeline.name, replaced)
         self.graph = resolve(self.definitions)
@@ -148,9 +159,11 @@ class Scene:
         table = replace(table, mode=OutputMode(mode)) if mode else table
         if self.stage.drives_all and table.trigger.kind not in TESTABLE:
             table = replace(table, trigger=Trigger.default())
-        # A table that others read stays where they find it.
-        if table.name in self.stage.keep or graph.is_read(table.name):
+        if table.name in self.stage.keep:
             return table
+        if graph.is_read(table.name):
+            # Others find it as a managed table, in the test's own storage.
+            return replace(table, into=None)
         kept = self.kept.setdefault(table.name, KeptRows())
         return replace(table, into=KeptSink(kept, table.into or delta()))
 
@@ -158,6 +171,7 @@ class Scene:
         schema = self._columns(source, graph)
         tape = self.tapes.setdefault(source.name, Tape(source.name, schema, source.event_time))
         if not (self.stage.rejects and source.connector.parses and source.schema):
+            tape.parser = None
             return TapeSource(tape)
         request = read_request(
             source, source.connector, self._reachable(graph), self.storage, Trigger.default()
@@ -228,7 +242,9 @@ class Scene:
             plan = self.plan
             if self.clock is None:
                 self.clock = ManualClock(self.spark, self._first_ms())
-            self.run = RunningQueries(
+            for tape in self.tapes.values():
+                tape.push()
+            run = RunningQueries(
                 self.spark,
                 plan.graph,
                 plan.queries,
@@ -237,21 +253,39 @@ class Scene:
                 upstream=plan.inputs,
                 clock=self.clock,
             )
-            self.run.start()
+            self.run = run.start()
+            for query in run.queries.values():
+                if query.spec.trigger.interval:
+                    self._await_trigger(query, None)
         return self.run
+
+    def _push(self) -> None:
+        """Lets the queries see what was added, all of it in one batch."""
+        run = self.start()
+        locks = [_lock(query) for query in run.queries.values() if query.is_active]
+        for lock in locks:
+            lock.lock()
+        try:
+            for tape in self.tapes.values():
+                tape.push()
+        finally:
+            for lock in locks:
+                lock.unlock()
 
     def process(self) -> None:
         """Returns when every table has processed everything there is."""
         run = self.start()
+        self._push()
         for name in self.graph.tables:
             self._process(run[name])
             self._require_alive(run[name])
 
     def _process(self, query: Query) -> None:
         if query.spec.trigger.is_bounded:
-            if not query.is_active:
-                query.start()
-            query.await_termination(_WAIT_S)
+            if query.is_active:
+                self._await_end(query)
+            query.start()
+            self._await_end(query)
         elif query.spec.trigger.kind is TriggerKind.DEFAULT:
             self._drain(query)
         else:
@@ -268,7 +302,7 @@ class Scene:
 
     def advance(self, duration: str) -> None:
         """Moves the clock; every trigger on the way fires once, in order."""
-        self.start()
+        self._push()
         assert self.clock is not None
         self._advance_to(self.clock.now_ms + duration_ms(duration))
         assert self.run is not None
@@ -279,6 +313,7 @@ class Scene:
 
     def stop(self) -> None:
         if self.run is not None:
+            self._remember_progress()
             run, self.run = self.run, None
             run.stop(deadline_s=_WAIT_S)
             run.raise_failure()
@@ -286,6 +321,7 @@ class Scene:
     def kill(self) -> None:
         """Ends the queries at once, wherever they are."""
         if self.run is not None:
+            self._remember_progress()
             run, self.run = self.run, None
             for query in run.queries.values():
                 query.streaming_query.stop()
@@ -306,6 +342,7 @@ class Scene:
             self.kept[table].crashes_before_next = True
             self.kept[table].has_crashed = False
         run = self.start()
+        self._push()
         for name in self.graph.tables:
             # What a query says is what was done to it.
             with contextlib.suppress(Exception):
@@ -330,6 +367,10 @@ class Scene:
                 raise CrashPointUnreached("after_sink", table, "it has written no batch")
             (commits / str(max(numbers))).unlink()
             (commits / f".{max(numbers)}.crc").unlink(missing_ok=True)
+
+    def _await_end(self, query: Query) -> None:
+        if not query.await_termination(_WAIT_S):
+            raise NeverIdle(query.name, int(_WAIT_S))
 
     def _drain(self, query: Query) -> None:
         with self._guarded(query):
@@ -394,7 +435,7 @@ class Scene:
         """Returns when a trigger has ended; whether it found nothing to do."""
         deadline = time.monotonic() + _WAIT_S
         while query.is_active:
-            if query.last_batch != before:
+            if query.last_batch != before and self._is_told(query):
                 return False
             if _execution(query).noNewData():
                 return True
@@ -402,6 +443,11 @@ class Scene:
                 raise NeverIdle(query.name, int(_WAIT_S))
             time.sleep(_POLL_S)
         return True
+
+    def _is_told(self, query: Query) -> bool:
+        """Whether the progress of the last committed batch is there."""
+        progress, last = query.progress, query.last_batch
+        return progress is not None and last is not None and int(progress["batchId"]) >= last
 
     def _require_alive(self, query: Query) -> None:
         problem = query.exception
@@ -473,8 +519,15 @@ class Scene:
         return {name: _collected(frames[name]) for name in self.graph.tables}
 
     def progress(self, table: str) -> dict[str, Any] | None:
+        """The last progress of a table, also of a run that has ended."""
         self.spec(table)
-        return None if self.run is None else self.run[table].progress
+        self._remember_progress()
+        return self._progress.get(table)
+
+    def _remember_progress(self) -> None:
+        for name, query in (self.run.queries if self.run else {}).items():
+            if (progress := query.progress) is not None:
+                self._progress[name] = progress
 
     def dropped(self, table: str) -> int:
         """How many rows Spark says it dropped as late; a batch that ran again counts once."""
@@ -487,9 +540,9 @@ class Scene:
             self._dropped[event.table, event.batch] = event.dropped_by_watermark
 
     def watermark_ms(self, table: str) -> int | None:
-        """The watermark that the table's next batch will have."""
-        self.spec(table)
-        return None if self.run is None else _watermark_ms(self.run[table])
+        """The watermark of the table's last batch."""
+        text = ((self.progress(table) or {}).get("eventTime") or {}).get("watermark")
+        return None if text is None else moment_ms(text)
 
 
 def _collected(frame: DataFrame) -> Content:
@@ -514,11 +567,30 @@ def _forget_idle(query: Query) -> None:
     getattr(_execution(query), "noNewData_$eq")(False)
 
 
-def _watermark_ms(query: Query) -> int | None:
-    if (progress := query.progress) is None:
-        return None
-    text = (progress.get("eventTime") or {}).get("watermark")
-    return None if text is None else moment_ms(text)
+def _lock(query: Query) -> Any:
+    """What Spark holds while it looks for new data."""
+    execution = _execution(query)
+    kind = execution.getClass()
+    while kind.getSimpleName() != "StreamExecution":
+        kind = kind.getSuperclass()
+    field = next(f for f in kind.getDeclaredFields() if f.getName().endswith("awaitProgressLock"))
+    field.setAccessible(True)
+    return field.get(execution)
+
+
+def _active_session() -> Any:
+    from pyspark.sql import SparkSession
+
+    return SparkSession._activeSession
+
+
+def _make_active(session: Any) -> None:
+    from pyspark.sql import SparkSession
+
+    if session is not None and SparkSession._activeSession is not session:
+        SparkSession._activeSession = session
+        java = session._jsparkSession
+        getattr(getattr(session._jvm, "SparkSession$"), "MODULE$").setActiveSession(java)
 
 
 def _own_session(spark: SparkSession, partitions: int) -> SparkSession:
@@ -537,9 +609,12 @@ _SETTINGS = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.adaptive.enabled": "false",
 }
-"""What makes a test of a few rows quick; none of it changes a result."""
+"""What makes a test of a few rows quick, and its times those of its rows."""
+_ROOM_BYTES = 1024**3
 
 
 def _fast_folder() -> str | None:
     """A folder in memory where the machine has one: a checkpoint is many small files."""
-    return "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+    memory = "/dev/shm"
+    has_room = os.access(memory, os.W_OK) and shutil.disk_usage(memory).free > _ROOM_BYTES
+    return memory if has_room else None

@@ -8,13 +8,14 @@ reads the same rows.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from headwater.connectors.interface import REJECTED, Connector, OffsetRange, ReadRequest
 from headwater.definitions import LimitUnit
+from headwater.errors import RawRecordsRefused
 from headwater.testing.values import arrow_table, moment, records, typed
 
 if TYPE_CHECKING:
@@ -59,6 +60,7 @@ class Tape:
         """Rows of the schema, then marker, then raw text."""
         self._streams: list[Any] = []
         self._java: list[Any] = []
+        self._pushed = 0
 
     @property
     def is_empty(self) -> bool:
@@ -71,14 +73,16 @@ class Tape:
 
     def add(self, rows: Rows | Sequence[Raw]) -> int:
         """Adds rows in any form, or raw records, as one step of the source; how many."""
-        plain = [] if isinstance(rows, str | Path) else [r for r in rows if isinstance(r, Raw)]
+        given = rows if isinstance(rows, str | Path) else list(rows)
+        plain = [] if isinstance(given, str | Path) else [r for r in given if isinstance(r, Raw)]
         if plain:
+            if self.parser is None or len(plain) != len(given):
+                raise RawRecordsRefused(self.name, has_parser=self.parser is not None)
             nothing = (None,) * len(self.schema)
             self._append([(*nothing, False, record.text) for record in plain])
             return len(plain)
         what = f"source {self.name}"
-        given = records(rows, self.schema.names, what=what)
-        values = typed(given, self.schema, what=what)
+        values = typed(records(given, self.schema.names, what=what), self.schema, what=what)
         self._append([(*row, False, None) for row in values])
         return len(values)
 
@@ -87,6 +91,14 @@ class Tape:
         at = moment(event_time)
         row = [at if name == self.event_time else None for name in self.schema.names]
         self._append([(*row, True, None)])
+
+    def newest(self) -> Any:
+        """The newest event time that was added, markers included."""
+        if self.event_time is None:
+            return None
+        index = self.schema.names.index(self.event_time)
+        moments = [row[index] for batch in self.batches for row in batch]
+        return max((moment for moment in moments if moment is not None), default=None)
 
     def first_moment(self) -> Any:
         if self.event_time is None or not self.batches:
@@ -106,6 +118,7 @@ class Tape:
 
     def unbatched(self, spark: SparkSession, *, is_continuous: bool) -> DataFrame:
         """The rows added so far as a stream for triggers that cut no batches."""
+        self.push()
         from pyspark.sql import DataFrame
 
         jvm: Any = spark._jvm
@@ -119,7 +132,7 @@ class Tape:
         return jvm.org.apache.spark.sql.Encoders.row(columns)
 
     def _filled(self, spark: SparkSession, stream: Any) -> Any:
-        for number in range(len(self.batches)):
+        for number in range(self._pushed):
             stream.addData(self._converted(spark, number))
         return stream
 
@@ -129,15 +142,17 @@ class Tape:
         table = arrow_table(rows, self._columns(), what=f"source {self.name}")
         return spark.createDataFrame(table, self._columns())
 
-    def _append(self, rows: list[tuple[Any, ...]]) -> None:
-        number = len(self.batches)
-        self.batches.append(rows)
-        try:
+    def push(self) -> None:
+        """Lets the running streams see what was added since."""
+        for number in range(self._pushed, len(self.batches)):
             for spark, stream in self._streams:
                 stream.addData(self._converted(spark, number))
-        except BaseException:
-            del self.batches[number:]
-            raise
+        self._pushed = len(self.batches)
+
+    def _append(self, rows: list[tuple[Any, ...]]) -> None:
+        # A row that does not fit is told where it is added.
+        arrow_table(rows, self._columns(), what=f"source {self.name}")
+        self.batches.append(rows)
 
     def _converted(self, spark: SparkSession, number: int) -> Any:
         """A batch's rows in the JVM."""
@@ -270,6 +285,3 @@ class LookupRows(Connector):
 
     def describe(self) -> str:
         return "rows of a test"
-
-
-Tapes = Mapping[str, Tape]

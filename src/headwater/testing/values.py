@@ -280,34 +280,38 @@ def are_equal(one: Any, other: Any) -> bool:
     return bool(one == other)
 
 
-def order_key(row: Sequence[Any]) -> str:
-    """Sorts rows of any values; floating-point values that are equal sort together."""
-    return repr([_rounded(value) for value in row])
-
-
-def _rounded(value: Any) -> Any:
-    if isinstance(value, float):
-        return f"{value:.7g}"
-    if isinstance(value, tuple | list):
-        return [_rounded(each) for each in value]
-    if isinstance(value, dict):
-        return sorted((str(key), _rounded(each)) for key, each in value.items())
-    return value
-
-
 def difference(
     expected: Iterable[tuple[Any, ...]], found: Iterable[tuple[Any, ...]]
 ) -> tuple[list[tuple[Any, ...]], list[tuple[Any, ...]]]:
     """Rows that are missing and rows that are too many, as multisets."""
-    left = sorted(found, key=order_key)
+    # Rows that are equal but for floating-point values lie in one bucket.
+    buckets: dict[str, list[tuple[Any, ...]]] = {}
+    for row in found:
+        buckets.setdefault(_exact_part(row), []).append(row)
     missing = []
-    for row in sorted(expected, key=order_key):
-        match = next((i for i, other in enumerate(left) if are_equal(row, other)), None)
+    for row in expected:
+        bucket = buckets.get(_exact_part(row), [])
+        match = next((i for i, other in enumerate(bucket) if are_equal(row, other)), None)
         if match is None:
             missing.append(row)
         else:
-            del left[match]
-    return missing, left
+            del bucket[match]
+    extra = [row for bucket in buckets.values() for row in bucket]
+    return sorted(missing, key=repr), sorted(extra, key=repr)
+
+
+def _exact_part(value: Any) -> str:
+    return repr(_without_floats(value))
+
+
+def _without_floats(value: Any) -> Any:
+    if isinstance(value, float):
+        return None
+    if isinstance(value, tuple | list):
+        return [_without_floats(each) for each in value]
+    if isinstance(value, dict):
+        return {key: _without_floats(each) for key, each in value.items()}
+    return value
 
 
 def shown(value: Any) -> str:
