@@ -3,15 +3,21 @@ batches, arrival orders inside the watermark, triggers, partitions, restarts, wi
 crashes. Ends at the first broken law with the smallest input that shows it, and a test.
 
 The input is what the sources hold now, or the rows of files: --input signals=rows.json
+Sinks are replaced by ones in memory. A function sink with read= and clear= is called, and cleared
+before and after every run: point it at a place for tests.
 """
 
 from __future__ import annotations
 
 import argparse
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from headwater.cli import options
 from headwater.cli.exit_codes import ExitCode
+
+if TYPE_CHECKING:
+    from headwater.cli.app import Application
 
 SUMMARY = "prove that the stream is the batch, or show where it is not"
 
@@ -60,7 +66,7 @@ def run(args: argparse.Namespace) -> int:
         from headwater.verification import reproduction, verify
         from headwater.verification.report import as_html
 
-        module, variable = _import_names(application.name, application.pipeline.name)
+        module, variable = _import_names(application)
         result = verify(
             application.pipeline,
             spark,
@@ -87,7 +93,8 @@ def run(args: argparse.Namespace) -> int:
     if args.report:
         page = Path("verify.html" if args.report == "html" else args.report)
         title = f"headwater verify {application.name}"
-        page.write_text(as_html(title, result.facts(), result.problems, result.test))
+        text = as_html(title, result.facts(), result.problems, result.test)
+        page.write_text(text, encoding="utf-8")
         print(f"report: {page}")
     print("every law holds" if result.holds else "not every law holds")
     return ExitCode.OK if result.holds else ExitCode.FAILED
@@ -104,7 +111,16 @@ def _input(text: str) -> tuple[str, Path]:
     return name, Path(file)
 
 
-def _import_names(app: str, pipeline: str) -> tuple[str, str]:
-    """How a test imports the pipeline: module and variable."""
-    module, _, variable = app.partition(":")
-    return Path(module).stem, variable or pipeline
+def _import_names(application: Application) -> tuple[str, str | None]:
+    """How a test imports the pipeline: module and variable; no variable where it has none."""
+    import sys
+
+    name, _, variable = application.name.partition(":")
+    module = Path(name).stem if name.endswith(".py") else name
+    if variable:
+        return module, variable
+    loaded = sys.modules.get(module)
+    names = (
+        (n for n, value in vars(loaded).items() if value is application.pipeline) if loaded else ()
+    )
+    return module, next(iter(names), None)

@@ -59,6 +59,7 @@ class QueryFailedError(QueryError):
     def __init__(
         self, table: str, found: str, *, last_batch: int | None, where: Location | None = None
     ) -> None:
+        self.table = table
         kept = "no batch" if last_batch is None else f"everything up to batch {last_batch}"
         super().__init__(
             f"table {table!r} stopped",

@@ -25,20 +25,24 @@ class ManualClock:
         self.java.setTime(now_ms)
 
 
-def start_on(writer: DataStreamWriter, clock: ManualClock) -> StreamingQuery:
-    """As `writer.start()`, by another clock.
+def start_on(
+    writer: DataStreamWriter, clock: ManualClock | None, *, sink: Any | None = None
+) -> StreamingQuery:
+    """As `writer.start()`, by another clock (None: the machine's), into a sink of Spark's own kind
+    where one is given.
 
-    Spark's writer has no place for a clock; its manager of queries has. A sink that Spark can
-    build only inside `start` (Kafka, console) runs by the machine's clock.
+    Spark's writer has no place for these; its manager of queries has. A sink that Spark can build
+    only inside `start` (Kafka, console) runs by the machine's clock.
     """
     from pyspark.sql.streaming.query import StreamingQuery
 
     java: Any = writer._jwrite
     jvm: Any = writer._spark._jvm
     options = _field(java, "extraOptions")
-    sink = _sink(jvm, java, options)
+    sink = sink or _sink(jvm, java, options)
     if sink is None:
         return writer.start()
+    java_clock = clock.java if clock else jvm.org.apache.spark.util.SystemClock()
     none = jvm.scala.Option.empty()
     frame = _field(java, "ds")
     query = (
@@ -55,7 +59,7 @@ def start_on(writer: DataStreamWriter, clock: ManualClock) -> StreamingQuery:
             False,
             True,
             _field(java, "trigger"),
-            clock.java,
+            java_clock,
             none,
             none,
         )

@@ -226,7 +226,7 @@ class RunningQueries:
         request = write_request(spec, self.settings, self._storage)
         writer = spec.sink.write_stream(built.frame, request)
         writer = writer.queryName(spec.name).outputMode(spec.mode.value)
-        writer = _triggered(writer, spec).option("checkpointLocation", checkpoint)
+        writer = triggered(writer, spec).option("checkpointLocation", checkpoint)
         try:
             query = writer.start() if self._clock is None else start_on(writer, self._clock)
         except Exception as cause:
@@ -268,7 +268,7 @@ class RunningQueries:
         return event.rejected if event.input_rows else dict.fromkeys(sources, 0)
 
 
-def _triggered(writer: DataStreamWriter, spec: QuerySpec) -> DataStreamWriter:
+def triggered(writer: DataStreamWriter, spec: QuerySpec) -> DataStreamWriter:
     interval = spark_duration(spec.trigger.interval) if spec.trigger.interval else ""
     match spec.trigger.kind:
         case TriggerKind.PROCESSING_TIME:

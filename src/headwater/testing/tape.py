@@ -73,7 +73,7 @@ class Tape:
 
     def add(self, rows: Rows | Sequence[Raw]) -> int:
         """Adds rows in any form, or raw records, as one step of the source; how many."""
-        given = rows if isinstance(rows, str | Path) else list(rows)
+        given: Any = rows if isinstance(rows, str | Path) else list(rows)
         plain = [] if isinstance(given, str | Path) else [r for r in given if isinstance(r, Raw)]
         if plain:
             if self.parser is None or len(plain) != len(given):

@@ -28,7 +28,9 @@ def suspects(table: str, frame: DataFrame) -> list[Problem]:
         if functions:
             law = f"column {column.name()} does not depend on {', '.join(functions)}"
             found.append(Problem(table, law, columns=(str(column.name()),)))
-    if not found and (used := sorted({f for names, _ in defined.values() for f in names})):
+    conditions = [column for column in defined if column < 0]
+    used = sorted(set().union(*(_reached(c, defined, set()) for c in conditions)))
+    if not found and used:
         law = f"the rows do not depend on {', '.join(used)}"
         found.append(Problem(table, law))
     return found
@@ -42,8 +44,10 @@ def _definitions(plan: Any) -> Iterator[tuple[int, tuple[frozenset[str], tuple[i
     in them, and the ids of the columns they read. Conditions are kept under negative ids."""
     from headwater.planning.analysis import plan_nodes, random_parts
 
-    for number, node in enumerate(plan_nodes(plan), 1):
+    number = 0
+    for node in plan_nodes(plan):
         for expression in _items(node.expressions()):
+            number += 1
             functions = frozenset((*random_parts(expression), *_clock(expression)))
             reads = tuple(int(r.exprId().id()) for r in _items(expression.references().toSeq()))
             is_named = hasattr(expression, "exprId") and _is_alias(expression)

@@ -23,7 +23,7 @@ class TableLaw:
     follows_state: bool
     """Whether a table behind it keeps rows back until the watermark passes."""
     is_closable: bool
-    """Whether the watermarks of all its sources can be moved to the end."""
+    """Whether the watermarks of all its sources can be moved to the end, and reach it."""
     is_comparable: bool
     """False where it reads a table as a lookup, whose content depends on the moment."""
     is_function: bool
@@ -36,7 +36,7 @@ class TableLaw:
 
 def law_of(graph: Graph, plan: Plan, table: str) -> TableLaw:
     spec = plan.tables[table].query
-    behind = _tables_behind(graph, table)
+    behind = tables_behind(graph, table)
     modes = {name: plan.tables[name].query.mode for name in behind}
     sources = {
         source.name: source for name in (table, *behind) for source in graph.sources_of(name)
@@ -45,7 +45,8 @@ def law_of(graph: Graph, plan: Plan, table: str) -> TableLaw:
         spec=spec,
         is_stateful=_is_stateful(plan, table),
         follows_state=any(_is_stateful(plan, name) for name in behind),
-        is_closable=all(source.watermark for source in sources.values()),
+        is_closable=all(source.watermark for source in sources.values())
+        and not (behind and _is_stateful(plan, table)),
         is_comparable=all(mode is OutputMode.APPEND for mode in modes.values()),
         is_function=isinstance(spec.sink, FunctionSink),
     )
@@ -56,11 +57,12 @@ def _is_stateful(plan: Plan, table: str) -> bool:
     return decisions is not None and bool(decisions.facts.stateful)
 
 
-def _tables_behind(graph: Graph, table: str) -> list[str]:
+def tables_behind(graph: Graph, table: str) -> list[str]:
+    """The tables that a table reads, and those that they read."""
     found: list[str] = []
     for definition in graph.reads_directly(table):
         if isinstance(definition, Table) and definition.name not in found:
-            found += [definition.name, *_tables_behind(graph, definition.name)]
+            found += [definition.name, *tables_behind(graph, definition.name)]
     return found
 
 
@@ -71,6 +73,10 @@ class Difference:
     law: str
     missing: list[Row]
     extra: list[Row]
+
+    @property
+    def is_exact(self) -> bool:
+        return self.law.startswith(("the stream's result", "what the function"))
 
 
 def of_prefix(
@@ -92,7 +98,7 @@ def of_prefix(
 
 def of_end(law: TableLaw, stream: Content, batch: Content) -> Difference | None:
     """What is wrong after all of the input, with every window closed that can be."""
-    if not law.is_comparable and not law.is_function:
+    if not law.is_comparable:
         return None
     missing, extra = difference(batch.rows, stream.rows)
     keeps_back = law.follows_state or (law.spec.mode is OutputMode.APPEND and law.is_stateful)
@@ -100,7 +106,8 @@ def of_end(law: TableLaw, stream: Content, batch: Content) -> Difference | None:
         if law.follows_state and law.spec.mode is not OutputMode.APPEND:
             return None
         return _found("every row of the stream is one of the batch", [], extra)
-    if law.spec.mode is OutputMode.UPDATE and not law.spec.table.key and law.is_stateful:
+    is_loose = law.spec.mode is OutputMode.UPDATE and not law.spec.table.key and law.is_stateful
+    if is_loose and not law.is_function:
         return _found("every row of the batch was written as an update", missing, [])
     words = "the stream's result is the batch's"
     if law.is_function:

@@ -24,6 +24,10 @@ class Problem:
     trial: Trial | None = None
     expected: Sequence[Row] = ()
     """The whole table as the batch gives it."""
+    is_end: bool = True
+    """Whether it shows when every window is closed; False where it shows before."""
+    is_exact: bool = True
+    """Whether the table must be exactly the batch's rows."""
     python: tuple[str, ...] = ()
     """Python functions that the table's rows pass through."""
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from headwater.connectors.files import Files
 from headwater.connectors.interface import REJECTED, Connector, ReadRequest, located
@@ -16,7 +15,7 @@ from headwater.errors import InputEmpty, InputTooLarge, UnknownSource
 from headwater.runtime.specification import read_request
 from headwater.runtime.storage import Storage
 from headwater.testing.kept import Row
-from headwater.testing.values import Rows, from_arrow, records, typed
+from headwater.testing.values import Rows, arrow_table, from_arrow, records, typed
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -101,13 +100,10 @@ def _collected(frame: DataFrame, limit: int) -> list[Row]:
 
 
 def save(recording: Recording, scene: Scene, folder: Path) -> None:
-    """Writes the rows as JSON lines, a file per source, for `--input`."""
+    """Writes the rows as Parquet, a file per source, for `--input`."""
+    from pyarrow import parquet
+
     folder.mkdir(parents=True, exist_ok=True)
     for name, rows in recording.items():
-        names = scene.tape(name).schema.names
-        lines = [json.dumps(dict(zip(names, row, strict=True)), default=_text) for row in rows]
-        (folder / f"{name}.json").write_text("".join(f"{line}\n" for line in lines))
-
-
-def _text(value: Any) -> str:
-    return value.isoformat() if hasattr(value, "isoformat") else str(value)
+        table = arrow_table(rows, scene.tape(name).schema, what=f"source {name}")
+        parquet.write_table(table, folder / f"{name}.parquet")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import datetime as dt
+import math
+from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -12,8 +14,16 @@ from headwater.verification.problems import Problem
 from headwater.verification.trials import CRASH_AFTER, CRASH_BEFORE, RESTART
 
 
-def test_file(problem: Problem, *, module: str, pipeline: str, closes: dict[str, str]) -> str:
-    """The text of a test. `closes` gives the event time that closes the windows of each source."""
+def test_file(
+    problem: Problem,
+    *,
+    module: str,
+    variable: str,
+    closes: Mapping[str, dt.datetime],
+    keep: Sequence[str],
+) -> str:
+    """The text of a test. `closes` gives the event times that close all windows, `keep` the tables
+    whose own function is called."""
     trial = problem.trial
     assert trial is not None
     lines: list[str] = []
@@ -28,32 +38,35 @@ def test_file(problem: Problem, *, module: str, pipeline: str, closes: dict[str,
         elif step.event in (CRASH_BEFORE, CRASH_AFTER):
             words |= {"crash", "restart"}
             point = step.event.removeprefix("crash ")
-            lines += [f'crash("{point}"),', "restart(),"]
+            lines += [f'crash("{point}", "{problem.table}"),', "restart(),"]
         lines.append("process(),")
     for source, moment in closes.items():
         words.add("advance_event_time")
-        lines.append(f'advance_event_time("{source}", "{moment}"),')
+        lines.append(f"advance_event_time({source!r}, {literal(moment)}),")
     lines += [
         f"check({problem.table!r}, [",
         *(f"    {_row(row)}," for row in problem.expected),
-        "]),",
+        "])," if problem.is_exact else "], contains=True),",
     ]
     body = "\n".join(f"        {line}" for line in lines)
     options = [f"partitions={trial.partitions}"] if trial.partitions != 1 else []
-    options += [f'trigger="{trial.trigger}"'] if trial.trigger else []
-    arguments = ", ".join([pipeline, *options])
+    options += [f'trigger="{trial.trigger or "default"}"']
+    options += [f"keep=[{problem.table!r}]"] if problem.table in keep else []
+    arguments = ", ".join([variable, *options])
+    sink = f"{variable}.definitions().tables[{problem.table!r}].into"
+    prepares = f"    {sink}.clear()\n" if problem.table in keep else ""
     return f'''"""Found by `headwater verify` (seed {trial.seed}).
 
 Broken law: {problem.law}.
 """
 
-from {module} import {pipeline}
+from {module} import {variable}
 
 from headwater.testing import {", ".join(sorted(words))}
 
 
 def test_{problem.table}_is_what_a_batch_gives(harness):
-    harness({arguments}).run(
+{prepares}    harness({arguments}).run(
 {body}
     )
 '''
@@ -66,7 +79,7 @@ def write(text: str, folder: Path, table: str) -> Path:
     while True:
         path = folder / f"test_verify_{table}{f'_{number}' if number else ''}.py"
         if not path.exists():
-            path.write_text(text)
+            path.write_text(text, encoding="utf-8")
             return path
         number += 1
 
@@ -87,10 +100,12 @@ def literal(value: Any) -> str:
         return repr(plain.time().isoformat() if plain.date() == DAY else plain.isoformat())
     if isinstance(value, dt.date):
         return repr(value.isoformat())
+    if isinstance(value, float) and not math.isfinite(value):
+        return f"float({str(value)!r})"
     if isinstance(value, Decimal):
         return repr(str(value))
     if isinstance(value, dict):
-        return "{" + ", ".join(f"{k!r}: {literal(v)}" for k, v in value.items()) + "}"
+        return "{" + ", ".join(f"{literal(k)}: {literal(v)}" for k, v in value.items()) + "}"
     if isinstance(value, list):
         return "[" + ", ".join(map(literal, value)) + "]"
     return repr(value)

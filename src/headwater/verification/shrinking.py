@@ -42,7 +42,7 @@ class _Shrinking:
         if not self._has_time():
             return False
         found = self._judge(trial)
-        if found is None or found.table != self._best.table:
+        if found is None or (found.table, found.law) != (self._best.table, self._best.law):
             return False
         self._best = found
         return True

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from headwater.definitions import Source, duration_ms
@@ -36,7 +36,6 @@ class Trial:
     partitions: int = 1
     is_recorded_order: bool = True
     seed: int = 0
-    words: str = field(default="", compare=False)
 
     def describe(self) -> str:
         events = [step.event for step in self.steps if step.event]
@@ -59,17 +58,26 @@ def one_batch(recording: Recording) -> Trial:
     return Trial((Step(dict(recording)),))
 
 
-def make(recording: Recording, sources: Mapping[str, Source], seed: int, *, crashes: bool) -> Trial:
-    """The trial of a seed. The first keeps the recorded order; the others may shuffle."""
+def make(
+    recording: Recording,
+    sources: Mapping[str, Source],
+    seed: int,
+    *,
+    crashes: bool,
+    is_recorded: bool,
+) -> Trial:
+    """The trial of a seed, in the recorded order or in another in which no row is late."""
     chance = random.Random(seed)
-    is_recorded = seed % 4 == 0
     rows = {
         name: list(given) if is_recorded else _shuffled(given, sources[name], chance)
         for name, given in recording.items()
     }
     longest = max(map(len, rows.values()))
     count = chance.randint(2, max(2, min(4, longest)))
-    cuts = {name: _cuts(len(given), count, chance) for name, given in rows.items()}
+    cuts = {
+        name: _cuts(len(given), count, chance, _overtaken(given, sources[name]))
+        for name, given in rows.items()
+    }
     steps = []
     for number in range(count):
         part = {
@@ -91,9 +99,26 @@ def _event(chance: random.Random, *, crashes: bool) -> str | None:
     return chance.choice([None, None, RESTART])
 
 
-def _cuts(length: int, count: int, chance: random.Random) -> list[int]:
-    inner = sorted(chance.randint(0, length) for _ in range(count - 1))
-    return [0, *inner, length]
+def _cuts(length: int, count: int, chance: random.Random, likely: list[int]) -> list[int]:
+    """Where batches begin: anywhere, and one of them where a row would be late if there is one."""
+    inner = [chance.randint(0, length) for _ in range(count - 1)]
+    if likely:
+        inner[0] = chance.choice(likely)
+    return [0, *sorted(inner), length]
+
+
+def _overtaken(rows: list[Row], source: Source) -> list[int]:
+    """Rows that others have overtaken by more than the watermark's delay."""
+    index = event_time_index(source, rows)
+    if index is None or source.watermark is None:
+        return []
+    delay_ms, newest, found = duration_ms(source.watermark), 0.0, []
+    for number, row in enumerate(rows):
+        moment = _moment(row[index])
+        if moment < newest - delay_ms:
+            found.append(number)
+        newest = max(newest, moment)
+    return found
 
 
 def _shuffled(rows: list[Row], source: Source, chance: random.Random) -> list[Row]:

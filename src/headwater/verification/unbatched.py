@@ -6,7 +6,7 @@ import time
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from headwater.connectors.interface import ALL_MODES, Connector, ReadRequest, WriteRequest
+from headwater.connectors.interface import ALL_MODES, Connector, ReadRequest
 from headwater.definitions import (
     Definitions,
     OutputMode,
@@ -15,9 +15,10 @@ from headwater.definitions import (
     Trigger,
     TriggerKind,
 )
-from headwater.events import silent
 from headwater.planning import make_plan
-from headwater.runtime.queries import RunningQueries
+from headwater.runtime.clock import start_on
+from headwater.runtime.queries import triggered
+from headwater.runtime.specification import QuerySpec
 from headwater.testing.kept import Row
 from headwater.testing.scene import Content, Scene
 from headwater.testing.tape import Tape
@@ -26,7 +27,6 @@ from headwater.verification.problems import Problem
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 TRIGGERS = (Trigger.continuous("1 second"), Trigger.real_time("5 seconds"))
 _KINDS = frozenset({TriggerKind.CONTINUOUS, TriggerKind.REAL_TIME})
@@ -54,7 +54,7 @@ class UnbatchedSource(Connector):
 
 @dataclass(frozen=True, slots=True)
 class UnbatchedSink(Connector):
-    """Spark's memory sink, which these triggers can write."""
+    """Stands for the sink in memory that these triggers can write."""
 
     system: ClassVar[str] = "kept"
     writes: ClassVar[bool] = True
@@ -62,9 +62,6 @@ class UnbatchedSink(Connector):
 
     def modes(self, *, has_key: bool) -> frozenset[OutputMode]:
         return ALL_MODES
-
-    def write_stream(self, frame: DataFrame, request: WriteRequest) -> DataStreamWriter:
-        return frame.writeStream.format("memory").queryName(request.table)
 
 
 def problem_of(scene: Scene, table: str, trigger: Trigger, batch: Content) -> Problem | None:
@@ -83,15 +80,9 @@ def problem_of(scene: Scene, table: str, trigger: Trigger, batch: Content) -> Pr
     plan = make_plan(
         definitions, scene.settings, tables=[table], trigger=trigger, spark=scene.spark
     )
-    run = RunningQueries(scene.spark, plan.graph, plan.queries, scene.settings, silent)
-    run.start()
-    try:
-        found = _awaited(scene.spark, table, len(batch.rows), run)
-    finally:
-        for query in run.queries.values():
-            query.streaming_query.stop()
-        run.stop(deadline_s=10)
-    run.raise_failure()
+    decisions = plan.tables[table].decisions
+    assert decisions is not None
+    found = _streamed(scene, decisions.frame, plan.tables[table].query, len(batch.rows))
     missing, extra = difference(batch.rows, found)
     if not missing and not extra:
         return None
@@ -99,16 +90,31 @@ def problem_of(scene: Scene, table: str, trigger: Trigger, batch: Content) -> Pr
     return Problem(table, law, tuple(batch.schema.names), missing, extra, expected=batch.rows)
 
 
-def _awaited(spark: SparkSession, table: str, count: int, run: RunningQueries) -> list[Row]:
+def _streamed(scene: Scene, frame: DataFrame, spec: QuerySpec, count: int) -> list[Row]:
     """The rows as soon as there are as many as expected; what there is after a while."""
+    jvm: Any = scene.spark._jvm
+    sinks = jvm.org.apache.spark.sql.execution.streaming.sources
+    sink = sinks.ContinuousMemorySink()
+    writer = triggered(frame.writeStream.outputMode(spec.mode.value), spec)
+    folder = scene.folder / f"unbatched-{spec.trigger.kind.name.lower()}-{spec.name}"
+    query = start_on(writer.option("checkpointLocation", str(folder)), None, sink=sink)
+    columns = frame._jdf.queryExecution().analyzed().output()
     deadline = time.monotonic() + _WAIT_S
-    while True:
-        rows = from_arrow(spark.table(table).toArrow())
-        if len(rows) >= count or time.monotonic() > deadline or not run.is_active:
-            return rows
-        time.sleep(_POLL_S)
+    try:
+        while True:
+            # A plan keeps what it read, so every look takes a new one.
+            written = jvm.org.apache.spark.sql.classic.Dataset.ofRows(
+                frame._jdf.sparkSession(), sinks.MemoryPlan(sink, columns)
+            )
+            rows = from_arrow(_as_frame(written, scene.spark).toArrow())
+            if len(rows) >= count or time.monotonic() > deadline or not query.isActive:
+                return rows
+            time.sleep(_POLL_S)
+    finally:
+        query.stop()
 
 
-def is_stateless(scene: Scene, table: str) -> bool:
-    decisions = scene.plan.tables[table].decisions
-    return decisions is not None and not decisions.facts.stateful
+def _as_frame(java: Any, spark: SparkSession) -> DataFrame:
+    from pyspark.sql import DataFrame
+
+    return DataFrame(java, spark)

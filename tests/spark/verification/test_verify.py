@@ -16,6 +16,7 @@ from headwater import Pipeline
 from headwater.cli.app import Application, load_app
 from headwater.connectors import queue
 from headwater.errors import HeadwaterError
+from headwater.testing import Harness
 from headwater.verification import verify
 from headwater.verification.report import as_html
 
@@ -57,6 +58,9 @@ def test_what_is_wrong_is_found(
     app = wrong(name)
     found = verify(app.pipeline, spark, crashes=crashes, seconds=60, module=name, variable="app")
     assert not found.holds
+    if name == "appends_twice":
+        assert found.test is not None
+        assert fails(found.test, spark, table=found.problems[0].table)
     assert law in found.problems[0].law
     if name == "remembers":
         assert found.problems[0].differing == ["visit"]
@@ -74,6 +78,7 @@ def test_a_broken_law_is_shrunk_to_a_test_that_fails(
     assert trial.size == 2
     assert found.test is not None
     assert "from per_batch import app" in found.test
+    assert fails(found.test, spark, table="totals")
     page = as_html("verify", found.facts(), found.problems, found.test)
     assert "in the batch only" in page
     assert "1e-09" in page
@@ -87,14 +92,18 @@ def test_the_written_test_fails_for_the_same_reason(
     app = load_app(str(tmp_path / "cut.py"))
     found = verify(app.pipeline, spark, seconds=60, module="cut", variable="app")
     assert found.test is not None
-    space: dict[str, Any] = {}
-    exec(found.test, space)
-    from headwater.testing import Harness
+    assert fails(found.test, spark, table="firsts")
 
-    with pytest.raises(AssertionError, match="table firsts is not what was expected"):
-        space["test_firsts_is_what_a_batch_gives"](
+
+def fails(text: str, spark: SparkSession, *, table: str) -> bool:
+    """Whether a written test, run as it stands, finds the table wrong."""
+    space: dict[str, Any] = {}
+    exec(text, space)
+    with pytest.raises(AssertionError, match=f"table {table} is not what was expected"):
+        space[f"test_{table}_is_what_a_batch_gives"](
             lambda pipeline, **options: Harness(pipeline, spark=spark, **options)
         )
+    return True
 
 
 CUT = """
@@ -162,7 +171,7 @@ def test_random_columns_are_named(spark: SparkSession) -> None:
 def test_an_input_can_be_recorded_and_given_again(spark: SparkSession, tmp_path: Path) -> None:
     app = right("complete")
     verify(app, spark, seconds=5, trials=1, record_into=tmp_path)
-    again = verify(app, spark, seconds=5, trials=1, rows={"signals": tmp_path / "signals.json"})
+    again = verify(app, spark, seconds=5, trials=1, rows={"signals": tmp_path / "signals.parquet"})
     assert again.rows == {"signals": 20}
     assert again.holds
 
