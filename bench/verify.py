@@ -16,7 +16,7 @@ from headwater.verification import verify
 
 _ROOT = Path(__file__).parent.parent
 WRONG = _ROOT / "tests/spark/verification/wrong"
-EXAMPLES = ("clickstream", "etl", "one_function", "web_log", "word_count")
+EXAMPLES = ("one_function", "etl", "word_count", "clickstream", "web_log")
 SEEDS = 20
 
 

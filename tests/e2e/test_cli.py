@@ -153,3 +153,17 @@ def test_a_failing_function_shows_its_line_and_the_others_go_on(
     assert f"{project}/.headwater/failing/aside/" in fresh.output
     assert rows(project, "inverses") == [(1, 100), (5, 20), (7, 14)]
     assert sorted(rows(project, "plain")) == [(1,), (5,), (7,)]
+
+
+def test_a_new_application_is_tested_and_verified(
+    tmp_path: Path, finish: Callable[..., Any]
+) -> None:
+    finish("new", "myapp", folder=tmp_path)
+    project = tmp_path / "myapp"
+    assert "1 passed" in finish("test", folder=project).output
+    wrong = finish("verify", "--input", "signals=missing.json", folder=project, code=2)
+    assert "OPTIONS_CONFLICT" in wrong.output
+    told = finish("verify", "--crash", "--for", "5s", "--report", "html", folder=project).output
+    assert "input: 8 rows of signals" in told
+    assert "every law holds" in told
+    assert "Every law holds" in (project / "verify.html").read_text()

@@ -148,9 +148,9 @@ def right(mode: str) -> Pipeline:
 
 @pytest.mark.parametrize("mode", ["append", "update", "complete"])
 def test_what_is_right_holds_in_every_mode_with_crashes(spark: SparkSession, mode: str) -> None:
-    found = verify(right(mode), spark, crashes=True, seconds=60, trials=4)
+    found = verify(right(mode), spark, crashes=True, seconds=60, trials=2)
     assert found.problems == []
-    assert found.trials == 4
+    assert found.trials == 2
 
 
 def test_random_columns_are_named(spark: SparkSession) -> None:
@@ -194,8 +194,10 @@ def test_an_input_that_will_not_do_is_refused(spark: SparkSession) -> None:
 
 @pytest.mark.parametrize("name", ["clickstream", "etl", "one_function", "web_log", "word_count"])
 def test_the_examples_hold(spark: SparkSession, example: Load, name: str) -> None:
-    trials = 1 if name == "web_log" else 2
-    found = verify(example(name).pipeline, spark, crashes=True, seconds=60, trials=trials)
+    # The largest runs with crashes in `bench verify`, over 20 seeds as all of them.
+    is_large = name == "web_log"
+    trials = 1 if is_large else 2
+    found = verify(example(name).pipeline, spark, crashes=not is_large, seconds=60, trials=trials)
     assert [problem.lines() for problem in found.problems] == []
 
 
