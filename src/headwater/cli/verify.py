@@ -34,8 +34,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--record", metavar="FOLDER", help="keep the input as files for a later --input"
     )
-    parser.add_argument("--rows", type=int, default=10_000, help="at most so many rows (10,000)")
-    parser.add_argument("--crash", action="store_true", help="crashes too: checks exactly-once")
+    parser.add_argument("--rows", type=int, default=10_000, help="refuse more rows (10,000)")
+    parser.add_argument("--crash", action="store_true", help="crash around the sink, too")
     parser.add_argument(
         "--late-budget",
         type=int,

@@ -54,7 +54,7 @@ class ProgressListener:
         from pyspark import SparkContext
         from pyspark.java_gateway import ensure_callback_server_started
 
-        ensure_callback_server_started(SparkContext._gateway)  # type: ignore[no-untyped-call]
+        ensure_callback_server_started(SparkContext._gateway)  # type: ignore[no-untyped-call]  # PySpark has no type for it
         self._queries.addListener(self._java)
 
     def remove(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -35,11 +36,12 @@ if TYPE_CHECKING:
     from headwater.testing.scene import Content, Scene
 
 
-class Action:
+class Action(ABC):
     """One step of a test."""
 
+    @abstractmethod
     def perform(self, scene: Scene, memory: Memory) -> None:
-        raise NotImplementedError
+        """Does it; raises where it cannot be done or does not hold."""
 
 
 @dataclass

@@ -136,13 +136,10 @@ class Scene:
         for name in (*self.stage.keep, *self.stage.modes):
             if name not in graph.tables:
                 raise UnknownTable(name, graph.tables)
-        replaced = {name: self._replaced(d, graph) for name, d in self._by_name(graph).items()}
+        replaced = {name: self._replaced(d, graph) for name, d in graph.definitions.by_name.items()}
         self.definitions = Definitions(pipeline.name, replaced)
         self.graph = resolve(self.definitions)
         self._plan: Plan | None = None
-
-    def _by_name(self, graph: Graph) -> Mapping[str, Definition]:
-        return graph.definitions.by_name
 
     def _replaced(self, definition: Definition, graph: Graph) -> Definition:
         match definition:
@@ -202,7 +199,9 @@ class Scene:
 
     def _reachable(self, graph: Graph) -> Any:
         connectors: list[Connector] = [
-            d.connector for d in self._by_name(graph).values() if isinstance(d, Source | Lookup)
+            d.connector
+            for d in graph.definitions.by_name.values()
+            if isinstance(d, Source | Lookup)
         ]
         return with_placeholders(self.settings, connectors)
 

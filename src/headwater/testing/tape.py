@@ -66,11 +66,6 @@ class Tape:
     def is_empty(self) -> bool:
         return not self.batches
 
-    def rows(self) -> list[tuple[Any, ...]]:
-        """All rows that are data."""
-        width = len(self.schema)
-        return [row[:width] for row in self._rows(self.batches)]
-
     def add(self, rows: Rows | Sequence[Raw]) -> int:
         """Adds rows in any form, or raw records, as one step of the source; how many."""
         given: Any = rows if isinstance(rows, str | Path) else list(rows)

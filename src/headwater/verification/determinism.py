@@ -50,8 +50,8 @@ def _definitions(plan: Any) -> Iterator[tuple[int, tuple[frozenset[str], tuple[i
             number += 1
             functions = frozenset((*random_parts(expression), *_clock(expression)))
             reads = tuple(int(r.exprId().id()) for r in _items(expression.references().toSeq()))
-            is_named = hasattr(expression, "exprId") and _is_alias(expression)
-            yield (int(expression.exprId().id()) if is_named else -number), (functions, reads)
+            defines = int(expression.exprId().id()) if _is_alias(expression) else -number
+            yield defines, (functions, reads)
 
 
 def _is_alias(expression: Any) -> bool:
