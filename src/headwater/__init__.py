@@ -3,14 +3,18 @@
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from headwater.definitions import Trigger
+    from headwater.definitions import Late, Trigger
     from headwater.pipeline import Pipeline
 
 __version__ = "0.1.0"
 
-__all__ = ["Pipeline", "Trigger", "__version__"]
+__all__ = ["Late", "Pipeline", "Trigger", "__version__"]
 
-_HOMES = {"Pipeline": "headwater.pipeline", "Trigger": "headwater.definitions"}
+_HOMES = {
+    "Late": "headwater.definitions",
+    "Pipeline": "headwater.pipeline",
+    "Trigger": "headwater.definitions",
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -136,6 +136,135 @@ def _checked(interval: str, where: Location | None = None) -> str:
     return interval.strip()
 
 
+class LateKind(enum.Enum):
+    """What becomes of a row that reaches a window which the watermark has closed."""
+
+    DROP = "drop"
+    CAPTURE = "capture"
+    ALLOW = "allow"
+    REFIRE = "refire"
+
+
+class PaneValues(enum.Enum):
+    """What a later firing of a window holds: the whole result, only what is new since the last
+    firing, or the last value taken back beside the new one."""
+
+    ACCUMULATING = "accumulating"
+    DISCARDING = "discarding"
+    RETRACTING = "retracting"
+
+
+EVERY_BATCH = "every batch"
+_LATE = re.compile(
+    r"^(?P<kind>allow|refire)\s+(?P<lateness>.+?)(\s+early\s+(?P<early>every batch|.+?))?"
+    r"(\s+(?P<values>accumulating|discarding|retracting))?$"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Late:
+    """What a table does with late rows.
+
+    >>> Late.parse("refire 1 hour early 10 seconds") == Late.refire("1 hour", early="10 seconds")
+    True
+    """
+
+    kind: LateKind
+    lateness: str | None = None
+    early: str | None = None
+    values: PaneValues = PaneValues.ACCUMULATING
+
+    @staticmethod
+    def drop() -> Late:
+        """They are dropped and counted, in input rows."""
+        return Late(LateKind.DROP)
+
+    @staticmethod
+    def capture() -> Late:
+        """They land in `<table>__late`, one row per missed window."""
+        return Late(LateKind.CAPTURE)
+
+    @staticmethod
+    def allow(lateness: str) -> Late:
+        """They count while the period lasts; a window's result is written on time and, where late
+        rows came, once more when the period ends. Later ones are captured."""
+        return Late(LateKind.ALLOW, _positive(lateness, "allowed lateness"))
+
+    @staticmethod
+    def refire(
+        lateness: str,
+        *,
+        early: str | None = None,
+        values: str | PaneValues = PaneValues.ACCUMULATING,
+    ) -> Late:
+        """The same, and every batch with late rows for a window fires it again. `early` also fires
+        before the window ends: after a processing time, or `"every batch"`."""
+        if early is not None and early != EVERY_BATCH:
+            early = _positive(early, "early firing")
+        chosen_values = chosen(PaneValues, values, what="values of panes")
+        return Late(LateKind.REFIRE, _positive(lateness, "allowed lateness"), early, chosen_values)
+
+    @staticmethod
+    def parse(text: str | Late, *, where: Location | None = None) -> Late:
+        """`"drop"`, `"capture"`, `"allow 1 hour"`, or in full
+        `"refire 1 hour early 10 seconds discarding"`."""
+        if isinstance(text, Late):
+            return text
+        words = " ".join(text.strip().lower().split())
+        if words in ("drop", "capture"):
+            return Late(LateKind(words))
+        match = _LATE.match(words)
+        if match is None:
+            choices = ["drop", "capture", "allow 1 hour", "refire 1 hour"]
+            raise UnknownChoice("late", text, choices, where=where)
+        try:
+            if match["kind"] == "allow" and not (match["early"] or match["values"]):
+                return Late.allow(match["lateness"])
+            if match["kind"] == "allow":
+                raise UnknownChoice("late", text, ["allow 1 hour"], where=where)
+            values = match["values"] or PaneValues.ACCUMULATING
+            return Late.refire(match["lateness"], early=match["early"], values=values)
+        except InvalidDuration as problem:
+            problem.where = problem.where or where
+            raise
+
+    @property
+    def has_panes(self) -> bool:
+        return self.kind in (LateKind.ALLOW, LateKind.REFIRE)
+
+    @property
+    def keeps_rows(self) -> bool:
+        """Whether rows that are too late land in `<table>__late`."""
+        return self.kind is not LateKind.DROP
+
+    def __str__(self) -> str:
+        parts = [self.kind.value, self.lateness]
+        parts += [f"early {self.early}" if self.early else None]
+        parts += [self.values.value if self.values is not PaneValues.ACCUMULATING else None]
+        return " ".join(part for part in parts if part)
+
+
+def _positive(text: str, what: str) -> str:
+    if duration_ms(text, what=what) <= 0:
+        raise InvalidDuration(what, text)
+    return text.strip()
+
+
+class WatermarkPolicy(enum.Enum):
+    """Which of several sources' watermarks a query goes by."""
+
+    MINIMUM = "minimum"
+    MAXIMUM = "maximum"
+
+
+PERFECT = "perfect"
+"""A watermark without a delay: the source promises that no row is older than one before it."""
+PERFECT_DELAY = "1 ms"
+"""Spark judges by `<=`: rows of the same moment as the newest are in order."""
+NO_GUARD = "off"
+DEFAULT_MAX_AHEAD = "1 day"
+
+
 class LimitUnit(enum.Enum):
     ROWS = "rows"
     FILES = "files"
@@ -201,18 +330,34 @@ class Source:
     schema: str | None = None
     event_time: str | None = None
     watermark: str | None = None
+    max_ahead: str | None = None
+    """How far ahead of the batch's time an event may be; None leaves it to the default."""
     max_per_batch: Limit | None = None
     on_reject: OnReject = OnReject.CAPTURE
     location: Location = field(default=Location("<unknown>", 0), compare=False)
 
+    @property
+    def delay(self) -> str | None:
+        """The watermark's delay as a duration."""
+        return PERFECT_DELAY if self.watermark == PERFECT else self.watermark
+
+    @property
+    def max_ahead_ms(self) -> int | None:
+        """How far ahead of its batch an event may be; None where nothing is rejected for it."""
+        if self.watermark is None and self.max_ahead is None:
+            return None
+        ahead = self.max_ahead or DEFAULT_MAX_AHEAD
+        return None if ahead == NO_GUARD else duration_ms(ahead)
+
 
 @dataclass(frozen=True, slots=True)
 class Lookup:
-    """A static input table."""
+    """A static input table, read anew after every `reload` where one is given."""
 
     name: str
     connector: Connector
     schema: str | None = None
+    reload: str | None = None
     location: Location = field(default=Location("<unknown>", 0), compare=False)
 
 
@@ -230,7 +375,7 @@ class View:
 class Table:
     """A result table: one streaming query.
 
-    `into`, `mode`, `guarantee` are None where the user left the choice to the plan.
+    `into`, `mode`, `guarantee`, `late` are None where the user left the choice to the plan.
     """
 
     name: str
@@ -241,6 +386,9 @@ class Table:
     mode: OutputMode | None = None
     trigger: Trigger = Trigger(TriggerKind.DEFAULT)
     guarantee: Guarantee | None = None
+    late: Late | None = None
+    watermarks: WatermarkPolicy = WatermarkPolicy.MINIMUM
+    unbounded_state: bool = False
     location: Location = field(default=Location("<unknown>", 0), compare=False)
 
 

@@ -43,11 +43,35 @@ class QueryStarted(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class LateCount:
+    """Rows that reached a query's first operator with state, in input rows."""
+
+    rows: int = 0
+    out_of_order: int = 0
+    """Older than the newest of earlier batches, and still in time."""
+    late: int = 0
+    late_windows: int = 0
+    """Missed windows: of sliding windows one row may miss several."""
+
+    @property
+    def on_time(self) -> int:
+        return self.rows - self.out_of_order - self.late
+
+    def __add__(self, other: LateCount) -> LateCount:
+        return LateCount(
+            self.rows + other.rows,
+            self.out_of_order + other.out_of_order,
+            self.late + other.late,
+            self.late_windows + other.late_windows,
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class BatchCompleted(Event):
     """One batch of one table was committed, with Spark's own figures.
 
-    `dropped_by_watermark` is Spark's metric: it counts after partial aggregation and once per
-    window, so it is no count of input rows. `rejected` counts records per source.
+    `late` counts input rows by how they stand to the watermark, None where nothing can be late.
+    `rejected` counts records per source.
     """
 
     table: str
@@ -59,7 +83,7 @@ class BatchCompleted(Event):
     duration_ms: int
     watermark: str | None = None
     state_rows: int | None = None
-    dropped_by_watermark: int = 0
+    late: LateCount | None = None
     rejected: Mapping[str, int] = field(default_factory=dict)
     kafka_lag: int | None = None
     durations_ms: Mapping[str, int] = field(default_factory=dict)
@@ -72,6 +96,15 @@ class RejectedCaptured(Event):
     source: str
     table: str
     up_to_batch: int
+    rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class LateCaptured(Event):
+    """Late rows of a batch were stored in `<table>__late`, one per missed window."""
+
+    table: str
+    batch: int
     rows: int
 
 

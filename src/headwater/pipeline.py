@@ -12,10 +12,13 @@ from typing import TYPE_CHECKING, Any, Generic, ParamSpec, overload
 
 from headwater import schemas
 from headwater.definitions import (
+    NO_GUARD,
+    PERFECT,
     Body,
     Definition,
     Definitions,
     Guarantee,
+    Late,
     Limit,
     Lookup,
     OnReject,
@@ -25,6 +28,7 @@ from headwater.definitions import (
     Table,
     Trigger,
     View,
+    WatermarkPolicy,
     chosen,
     duration_ms,
     kind_of,
@@ -32,6 +36,7 @@ from headwater.definitions import (
 from headwater.errors import (
     DuplicateName,
     EventTimeMissing,
+    InvalidDuration,
     InvalidName,
     Location,
     UnknownOption,
@@ -113,15 +118,24 @@ class Pipeline:
         schema: str | StructType | None = None,
         event_time: str | None = None,
         watermark: str | None = None,
+        max_ahead: str | None = None,
         max_per_batch: int | str | Limit | None = None,
         on_reject: str | OnReject = OnReject.CAPTURE,
     ) -> Handle:
-        """Declares an unbounded input table."""
+        """Declares an unbounded input table.
+
+        `watermark` is a delay, or `"perfect"` for a source that promises order. Rows stamped
+        further than `max_ahead` after the batch's own time are rejected before they can move the
+        watermark (default: 1 day; `"off"`).
+        """
         where = caller()
-        if watermark is not None:
+        if watermark is not None and watermark != PERFECT:
             duration_ms(watermark, what="watermark", where=where)
-            if event_time is None:
-                raise EventTimeMissing(name, "a watermark needs an event_time", where=where)
+        if max_ahead is not None and max_ahead != NO_GUARD:
+            duration_ms(max_ahead, what="max_ahead", where=where)
+        if event_time is None and (watermark or max_ahead):
+            given = "watermark" if watermark else "max_ahead"
+            raise EventTimeMissing(name, f"{given} needs an event_time", where=where)
         limit = None if max_per_batch is None else Limit.parse(max_per_batch, where=where)
         return self._declare(
             Source(
@@ -130,6 +144,7 @@ class Pipeline:
                 schema=schemas.schema_text(schema, name=name, where=where),
                 event_time=event_time,
                 watermark=watermark,
+                max_ahead=max_ahead,
                 max_per_batch=limit,
                 on_reject=chosen(OnReject, on_reject, what="on_reject", where=where),
                 location=where,
@@ -137,12 +152,20 @@ class Pipeline:
         )
 
     def lookup(
-        self, name: str, connector: Connector, *, schema: str | StructType | None = None
+        self,
+        name: str,
+        connector: Connector,
+        *,
+        schema: str | StructType | None = None,
+        reload: str | None = None,
     ) -> Handle:
-        """Declares a static input table."""
+        """Declares a static input table; with `reload="5 minutes"` a changed one is picked up
+        while the pipeline runs."""
         where = caller()
         text = schemas.schema_text(schema, name=name, where=where)
-        return self._declare(Lookup(name=name, connector=connector, schema=text, location=where))
+        if reload is not None and duration_ms(reload, what="reload", where=where) <= 0:
+            raise InvalidDuration("reload", reload, where=where)
+        return self._declare(Lookup(name, connector, text, reload, location=where))
 
     @overload
     def view(self, function: Callable[P, DataFrame]) -> FunctionHandle[P]: ...
@@ -182,6 +205,9 @@ class Pipeline:
         mode: str | OutputMode | None = None,
         trigger: str | Trigger = "default",
         guarantee: str | Guarantee | None = None,
+        late: str | Late | None = None,
+        watermarks: str | WatermarkPolicy = WatermarkPolicy.MINIMUM,
+        unbounded_state: bool = False,
         name: str | None = None,
         reads: Mapping[str, str | Handle] | None = None,
     ) -> Callable[[Callable[P, DataFrame]], FunctionHandle[P]]: ...
@@ -196,7 +222,10 @@ class Pipeline:
         """Declares a result table: one streaming query.
 
         Without `into` it is a managed Delta table. `guarantee="at_least_once"` gives up
-        exactly-once for asynchronous progress tracking where Spark can do it.
+        exactly-once for asynchronous progress tracking where Spark can do it. `late` says what
+        becomes of late rows (`"drop"`, `"capture"`, `"allow 1 hour"`, `"refire 1 hour"`), and
+        `watermarks` which of several sources' watermarks counts. State that nothing ever removes
+        needs `unbounded_state=True`.
         """
 
         _known_arguments(arguments, caller())
@@ -353,7 +382,16 @@ class Pipeline:
         return Handle(definition)
 
 
-_TABLE_ARGUMENTS = ("into", "key", "mode", "trigger", "guarantee")
+_TABLE_ARGUMENTS = (
+    "into",
+    "key",
+    "mode",
+    "trigger",
+    "guarantee",
+    "late",
+    "watermarks",
+    "unbounded_state",
+)
 
 
 def _known_arguments(arguments: Mapping[str, Any], where: Location) -> None:
@@ -372,6 +410,9 @@ def table_definition(
     mode: str | OutputMode | None = None,
     trigger: str | Trigger = "default",
     guarantee: str | Guarantee | None = None,
+    late: str | Late | None = None,
+    watermarks: str | WatermarkPolicy = WatermarkPolicy.MINIMUM,
+    unbounded_state: bool = False,
     reads: Mapping[str, str] | None = None,
 ) -> Table:
     """A `Table` from what stood at the edge: strings become types here."""
@@ -386,6 +427,9 @@ def table_definition(
         guarantee=None
         if guarantee is None
         else chosen(Guarantee, guarantee, what="guarantee", where=where),
+        late=None if late is None else Late.parse(late, where=where),
+        watermarks=chosen(WatermarkPolicy, watermarks, what="watermarks", where=where),
+        unbounded_state=unbounded_state,
         location=where,
     )
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from headwater.connectors import console, csv, json, memory, queue, rate
-from headwater.definitions import Definition, SqlBody, Table
+from headwater.definitions import Definition, Late, SqlBody, Table
 from headwater.errors import DuplicateName, NoPipeline
 from headwater.pipeline import Pipeline
 from headwater.sql import parse, parse_folder
@@ -33,11 +33,12 @@ def test_a_source_is_the_same_in_python_and_sql() -> None:
         f"""CREATE STREAMING SOURCE signals ({SCHEMA})
             USING json OPTIONS (path = 'in', 'spark.maxFileAge' = '7d')
             WATERMARK at DELAY OF INTERVAL 10 MINUTES
+            MAX AHEAD INTERVAL 5 MINUTES
             MAX PER BATCH '50 files'
             ON REJECT FAIL"""
     )
     files = json("in", options={"maxFileAge": "7d"})
-    times = {"event_time": "at", "watermark": "10 minutes"}
+    times = {"event_time": "at", "watermark": "10 minutes", "max_ahead": "5 minutes"}
     limits = {"max_per_batch": "50 files", "on_reject": "fail"}
     assert in_sql == from_python("source", "signals", files, schema=SCHEMA, **times, **limits)
 
@@ -56,10 +57,11 @@ def test_a_source_without_clauses_has_the_defaults_of_python() -> None:
 def test_a_lookup_is_the_same_in_python_and_sql() -> None:
     in_sql = declared(
         "create lookup sites (device string, site string)"
-        " using csv options (path 'sites.csv', header false)"
+        " using csv options (path 'sites.csv', header false) reload every interval 5 minutes"
     )
     sites = csv("sites.csv", header=False)
-    assert in_sql == from_python("lookup", "sites", sites, schema="device string, site string")
+    columns = "device string, site string"
+    assert in_sql == from_python("lookup", "sites", sites, schema=columns, reload="5 minutes")
 
 
 @pytest.mark.parametrize("words", ["VIEW", "TEMPORARY VIEW", "TEMP VIEW"])
@@ -79,10 +81,18 @@ def test_a_table_is_the_same_in_python_and_sql() -> None:
         """CREATE STREAMING TABLE minutes
            INTO console OPTIONS (rows = 5)
            KEY (device, `the minute`) MODE UPDATE TRIGGER '1 second' GUARANTEE AT LEAST ONCE
+           LATE 'refire 1 hour early 10 seconds' WATERMARKS MAXIMUM UNBOUNDED STATE
            AS SELECT * FROM signals"""
     )
     app = Pipeline("app")
-    choices = {"mode": "update", "trigger": "1 second", "guarantee": "at_least_once"}
+    choices: dict[str, Any] = {
+        "mode": "update",
+        "trigger": "1 second",
+        "guarantee": "at_least_once",
+        "late": Late.refire("1 hour", early="10 seconds"),
+        "watermarks": "maximum",
+        "unbounded_state": True,
+    }
 
     @app.table(into=console(rows=5), key=["device", "the minute"], **choices)
     def minutes(signals: Any) -> Any:

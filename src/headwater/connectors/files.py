@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 from headwater.connectors.interface import (
+    ARRIVAL,
     Connector,
     OffsetRange,
     ReadRequest,
@@ -22,12 +23,12 @@ from headwater.connectors.interface import (
     option_texts,
     struct_type,
 )
-from headwater.connectors.records import CORRUPT, RecordFormat, RecordParser
+from headwater.connectors.records import CORRUPT, RecordFormat, RecordParser, latest_in
 from headwater.definitions import Limit, LimitUnit, OutputMode
 from headwater.errors import InvalidSchema, PathMissing, SchemaMissing
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 _SURPLUS = "__surplus"
@@ -60,7 +61,10 @@ class Files(Connector):
         reader = spark.read.format(self.system).options(**self._read_options(request))
         if request.schema is not None:
             reader = reader.schema(self._read_schema(request.schema))
-        return self._shaped(reader.load(located(self.path, request.base)), request)
+        frame = reader.load(located(self.path, request.base))
+        if request.max_ahead_ms is not None:
+            frame = frame.select("*", _arrival())
+        return self._shaped(frame, request)
 
     def _read_options(self, request: ReadRequest) -> dict[str, str]:
         return dict(self.options)
@@ -193,15 +197,16 @@ class ParsedFiles(Files):
         paths = [path] if part is None else _files_of(spark, part)
         parser = self.parser(request)
         records = self._raw_records(spark, paths, parser)
+        latest = latest_in(request, part, F.col(ARRIVAL))
         reasons = records.select(
-            parser.reason(F.col("raw")).alias("reason"), F.col("raw").cast("binary"), "file"
+            parser.reason(F.col("raw"), latest).alias("reason"), F.col("raw").cast("binary"), "file"
         )
         return reasons.where("reason IS NOT NULL")
 
     def _raw_records(
         self, spark: SparkSession, paths: list[str], parser: RecordParser
     ) -> DataFrame:
-        """Every record as `raw string, file string`."""
+        """Every record as `raw string, file string`, with `ARRIVAL`."""
         raise NotImplementedError
 
 
@@ -221,10 +226,10 @@ class JsonFiles(ParsedFiles):
             columns = parser.columns()
             frame = reader.schema(parser.columns_with_corrupt()).load(paths)
             rebuilt = F.to_json(F.struct(*columns.names))
-            return frame.select(F.coalesce(CORRUPT, rebuilt).alias("raw"), file)
+            return frame.select(F.coalesce(CORRUPT, rebuilt).alias("raw"), file, _arrival())
         options = {name: self.options[name] for name in ("lineSep",) if name in self.options}
         reader = spark.read.format("text").options(**options, ignoreMissingFiles="true")
-        lines = reader.load(paths).select(F.col("value").alias("raw"), file)
+        lines = reader.load(paths).select(F.col("value").alias("raw"), file, _arrival())
         return lines.where("trim(raw) <> ''")
 
 
@@ -254,7 +259,14 @@ class CsvFiles(ParsedFiles):
         frame = spark.read.format("csv").options(**options).schema(texts).load(paths)
         rebuilt = F.to_csv(F.struct(*names))
         file = F.col("_metadata.file_path").alias("file")
-        return frame.select(F.coalesce(CORRUPT, rebuilt).alias("raw"), file)
+        return frame.select(F.coalesce(CORRUPT, rebuilt).alias("raw"), file, _arrival())
+
+
+def _arrival() -> Column:
+    """A file's rows arrived when it was written."""
+    from pyspark.sql import functions as F
+
+    return F.col("_metadata.file_modification_time").alias(ARRIVAL)
 
 
 def _files_of(spark: SparkSession, part: OffsetRange) -> list[str]:

@@ -19,7 +19,7 @@ from headwater.local.jars import JarSet
 from headwater.settings import Connection
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.streaming.readwriter import DataStreamWriter
     from pyspark.sql.types import StructType
 
@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 
 REJECTED = "__rejected"
 """Boolean column that a parsing connector adds: the record did not parse."""
+ARRIVAL = "__arrival"
+"""Timestamp column that a connector adds to a batch where it is asked to and knows when a record
+arrived."""
 
 ALL_MODES = frozenset(OutputMode)
 MICRO_BATCH = frozenset(
@@ -51,6 +54,8 @@ class ReadRequest:
     """Where a managed table of this name is stored; only Delta uses it."""
     max_per_batch: Limit | None = None
     event_time: str | None = None
+    max_ahead_ms: int | None = None
+    """How far ahead of its arrival an event may be; None where nothing is rejected for it."""
     trigger: TriggerKind = TriggerKind.DEFAULT
 
 
@@ -63,6 +68,8 @@ class OffsetRange:
     start: str | None
     end: str
     log: str
+    at_ms: int
+    """When the batch was cut, by its offset log."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +120,11 @@ class Connector:
         """An unbounded DataFrame of the schema's columns, with `REJECTED` where it parses."""
         raise NotReadable(self.system, "stream")
 
+    def is_data(self) -> Column | None:
+        """Which rows of a stream are data; None: all, except for inputs that move event time by
+        rows which are not."""
+        return None
+
     def below_watermark(self, frame: DataFrame, request: ReadRequest) -> DataFrame:
         """What remains of a stream once its watermark has seen every row; all of it, except for
         inputs that move event time by rows which are not data."""
@@ -123,7 +135,8 @@ class Connector:
         return None
 
     def read_batch(self, spark: SparkSession, request: ReadRequest) -> DataFrame:
-        """The same shape over everything that is there now."""
+        """The same shape over everything that is there now, with `ARRIVAL` where the request has
+        `max_ahead_ms` and the connector knows it."""
         raise NotReadable(self.system, "batch")
 
     def read_rejected(

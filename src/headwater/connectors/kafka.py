@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from headwater.connectors.interface import (
     ALL_MODES,
+    ARRIVAL,
     Connector,
     OffsetRange,
     ReadRequest,
@@ -17,7 +18,7 @@ from headwater.connectors.interface import (
     limit_option,
     option_texts,
 )
-from headwater.connectors.records import RecordFormat, RecordParser
+from headwater.connectors.records import RecordFormat, RecordParser, latest_in
 from headwater.definitions import Limit, LimitUnit, OutputMode, TriggerKind
 from headwater.errors import (
     BrokerUnreachable,
@@ -101,7 +102,8 @@ class Kafka(Connector):
             **(self.ending or {"endingOffsets": "latest"}),
             **self.options,
         }
-        return self._shaped(spark.read.format("kafka").options(**options).load(), request)
+        frame = spark.read.format("kafka").options(**options).load()
+        return self._shaped(frame, request, has_arrival=request.max_ahead_ms is not None)
 
     def _read_options(self, request: ReadRequest) -> dict[str, str]:
         options = {**_FAST_READ, **_java_options(_required(request.connection))}
@@ -114,17 +116,25 @@ class Kafka(Connector):
         self._require_topics("read")
         return {**options, "subscribe": ",".join(self.topics)}
 
-    def _shaped(self, frame: DataFrame, request: ReadRequest) -> DataFrame:
-        if request.schema is None:
-            return frame.select(*(name for name in FIELDS if name in frame.columns))
-        parser = self.parser(request)
-        return parser.verdict(self._parsed(frame, parser, request.trigger))
+    def _shaped(
+        self, frame: DataFrame, request: ReadRequest, *, has_arrival: bool = False
+    ) -> DataFrame:
+        from pyspark.sql import functions as F
 
-    def _parsed(self, frame: DataFrame, parser: RecordParser, trigger: TriggerKind) -> DataFrame:
+        arrival = [F.col("timestamp").alias(ARRIVAL)] if has_arrival else []
+        if request.schema is None:
+            return frame.select(*(name for name in FIELDS if name in frame.columns), *arrival)
+        parser = self.parser(request)
+        return parser.verdict(self._parsed(frame, parser, request.trigger, arrival))
+
+    def _parsed(
+        self, frame: DataFrame, parser: RecordParser, trigger: TriggerKind, arrival: list[Column]
+    ) -> DataFrame:
         from pyspark.sql import functions as F
 
         record = parser.parsed(frame["value"].cast("string"))
         origin = [F.struct(*self.fields).alias(ORIGIN)] if self.fields else []
+        origin += arrival
         if trigger is TriggerKind.CONTINUOUS:
             # Spark refuses generators there; the filter on the verdict then parses once more.
             return frame.select(record.alias("__record"), *origin).select(
@@ -149,7 +159,8 @@ class Kafka(Connector):
             options = _java_options(_required(request.connection)) | _exactly(spark, part)
         options["failOnDataLoss"] = "false"
         frame = spark.read.format("kafka").options(**options).load()
-        reason = parser.reason(frame["value"].cast("string"))
+        latest = latest_in(request, part, F.col("timestamp"))
+        reason = parser.reason(frame["value"].cast("string"), latest)
         return frame.select(
             reason.alias("reason"),
             F.col("value").alias("raw"),

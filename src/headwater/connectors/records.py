@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from functools import reduce
 from typing import TYPE_CHECKING
 
-from headwater.connectors.interface import REJECTED, struct_type
+from headwater.connectors.interface import REJECTED, OffsetRange, ReadRequest, struct_type
 from headwater.schemas import quoted
 
 if TYPE_CHECKING:
@@ -22,6 +22,37 @@ if TYPE_CHECKING:
 
 CORRUPT = "__corrupt"
 """Column into which Spark's parsers put a record that they could not parse."""
+
+
+def too_far_ahead(name: str, event_time: Column, latest: Column) -> Column:
+    """In words, that an event lies further ahead than its source allows; NULL where not."""
+    from pyspark.sql import functions as F
+
+    shown = F.concat(
+        F.lit(f"event time {name}: "),
+        event_time.cast("string"),
+        F.lit(" is after "),
+        latest.cast("string"),
+        F.lit(", the latest that max_ahead allows"),
+    )
+    return F.when(event_time > latest, shown)
+
+
+def latest_of(arrived: Column, max_ahead_ms: int) -> Column:
+    """The latest event time of a record that arrived at a moment."""
+    from pyspark.sql import functions as F
+
+    return arrived + F.make_dt_interval(secs=F.lit(max_ahead_ms / 1000))
+
+
+def latest_in(request: ReadRequest, part: OffsetRange | None, arrival: Column) -> Column | None:
+    """The latest event time of records of a part (None: by each record's own arrival)."""
+    from pyspark.sql import functions as F
+
+    if request.max_ahead_ms is None:
+        return None
+    moment = arrival if part is None else F.timestamp_millis(F.lit(part.at_ms))
+    return latest_of(moment, request.max_ahead_ms)
 
 
 class RecordFormat(enum.Enum):
@@ -71,8 +102,9 @@ class RecordParser:
         needed = [missing[name] for name in self._required()]
         return reduce(lambda one, other: one | other, needed, corrupt.isNotNull() | is_empty)
 
-    def reason(self, text: Column) -> Column:
-        """In words, why the record `text` is rejected; NULL where it is not.
+    def reason(self, text: Column, latest: Column | None = None) -> Column:
+        """In words, why the record `text` is rejected; NULL where it is not. Events after
+        `latest` are.
 
         Parses twice, so it belongs off the hot path.
         """
@@ -91,6 +123,8 @@ class RecordParser:
                 "no value for any column of the schema",
             ),
         ]
+        if latest is not None and self.event_time is not None:
+            reasons.append(too_far_ahead(self.event_time, typed[self.event_time], latest))
         return F.coalesce(*reasons)
 
     def _unshaped(self, texts: Column) -> Iterable[Column]:

@@ -82,20 +82,24 @@ from headwater.errors.machine import (
 )
 from headwater.errors.planned import (
     CheckpointNotResumable,
+    DelayZero,
     GuaranteeImpossible,
     KeyUnknown,
+    LatePolicyImpossible,
     ModeImpossible,
     NoModeFits,
     NotStreamable,
     TriggerImpossible,
+    UnboundedState,
+    WatermarkTooShort,
 )
 from headwater.errors.run import (
     CheckpointExists,
     PipelineOwned,
     PipelineUnreachable,
     QueryFailedError,
-    RejectsUnwritten,
     RowsWithoutCheckpoint,
+    SideTableUnwritten,
     UnknownTable,
 )
 from headwater.errors.systems import (
@@ -140,6 +144,7 @@ __all__ = [
     "CrashPointUnreached",
     "CyclicReads",
     "DefinitionError",
+    "DelayZero",
     "DeltaTableMissing",
     "DuplicateName",
     "EnvironmentProblem",
@@ -166,6 +171,7 @@ __all__ = [
     "KeyEmpty",
     "KeyNotUnique",
     "KeyUnknown",
+    "LatePolicyImpossible",
     "LimitUnsupported",
     "LiteralSecret",
     "Location",
@@ -195,7 +201,6 @@ __all__ = [
     "QueryError",
     "QueryFailedError",
     "RawRecordsRefused",
-    "RejectsUnwritten",
     "RequestFailed",
     "RowMisfit",
     "RowsNotKept",
@@ -211,6 +216,7 @@ __all__ = [
     "SeveralChecksFailed",
     "SeveralPipelines",
     "SharedSink",
+    "SideTableUnwritten",
     "SocketUnreachable",
     "SourceColumnsUnknown",
     "SqlSyntax",
@@ -218,6 +224,7 @@ __all__ = [
     "TopicMissing",
     "TriggerImpossible",
     "TriggerNotTestable",
+    "UnboundedState",
     "UnknownChoice",
     "UnknownInput",
     "UnknownLookup",
@@ -227,6 +234,7 @@ __all__ = [
     "UnknownSource",
     "UnknownTable",
     "UsageError",
+    "WatermarkTooShort",
     "listed",
     "nearest",
 ]

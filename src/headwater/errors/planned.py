@@ -155,3 +155,79 @@ class CheckpointNotResumable(UsageError):
             data="nothing was read or written",
             next_command=f"headwater run --fresh {table}",
         )
+
+
+class LatePolicyImpossible(DefinitionError):
+    """A late policy that a table's query cannot have."""
+
+    code = "LATE_POLICY_IMPOSSIBLE"
+
+    def __init__(
+        self, table: str, policy: str, reason: str, *, remedy: str, where: Location | None = None
+    ) -> None:
+        super().__init__(
+            f"table {table!r} cannot have late={policy!r}",
+            where=where,
+            found=reason,
+            remedy=remedy,
+            data="nothing was read or written",
+        )
+
+
+class UnboundedState(DefinitionError):
+    """State that nothing ever removes, and nobody said that this is meant."""
+
+    code = "UNBOUNDED_STATE"
+
+    def __init__(self, table: str, kind: str, *, where: Location | None = None) -> None:
+        super().__init__(
+            f"the state of table {table!r} would grow for ever",
+            where=where,
+            found=f"no watermark limits its {kind}",
+            remedy="give the source a watermark and group by, or compare, its event time; "
+            "or say that it is meant: unbounded_state=True",
+            data="nothing was read or written",
+        )
+
+
+class WatermarkTooShort(DefinitionError):
+    """A watermark that a single trigger interval outruns by far."""
+
+    code = "WATERMARK_TOO_SHORT"
+
+    def __init__(
+        self,
+        table: str,
+        source: str,
+        delay: str,
+        trigger: str,
+        *,
+        where: Location | None = None,
+    ) -> None:
+        super().__init__(
+            f"table {table!r} would find most out-of-order rows late",
+            where=where,
+            found=f"the watermark of source {source!r} is {delay}, its trigger {trigger}",
+            expected="a delay of at least a tenth of the interval",
+            remedy='a longer watermark, a shorter trigger, or watermark="perfect" where the source '
+            "keeps order",
+            data="nothing was read or written",
+        )
+
+
+class DelayZero(DefinitionError):
+    """A watermark without a delay, where rows of one moment would be late."""
+
+    code = "DELAY_ZERO"
+
+    def __init__(
+        self, table: str, source: str, kind: str, *, where: Location | None = None
+    ) -> None:
+        super().__init__(
+            f"table {table!r} would find rows late that are as new as the newest",
+            where=where,
+            found=f"source {source!r} has a delay of 0, and a {kind} drops rows as old as the "
+            "watermark",
+            remedy='watermark="perfect" where the source keeps order, else a delay',
+            data="nothing was read or written",
+        )

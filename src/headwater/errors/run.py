@@ -98,13 +98,15 @@ class CheckpointExists(UsageError):
         )
 
 
-class RejectsUnwritten(QueryError):
-    code = "REJECTS_UNWRITTEN"
+class SideTableUnwritten(QueryError):
+    """Late or rejected rows could not be stored beside a result."""
 
-    def __init__(self, problem: str) -> None:
+    code = "SIDE_TABLE_UNWRITTEN"
+
+    def __init__(self, table: str, problem: str) -> None:
         super().__init__(
-            "rejected records could not be stored",
+            f"rows of {table} could not be stored",
             found=problem,
-            data="results are complete; the rejected records are read again at the next start",
+            data="results are complete; these rows are read again at the next start",
             next_command="headwater run",
         )

@@ -27,7 +27,7 @@ class TableFigures:
     last_batch: int | None = None
     batches: int = 0
     rows: int = 0
-    dropped: int = 0
+    late: int = 0
     rejected: int = 0
 
     def after(self, event: Event) -> TableFigures:
@@ -42,7 +42,7 @@ class TableFigures:
                     last_batch=event.batch,
                     batches=self.batches + 1,
                     rows=self.rows + event.input_rows,
-                    dropped=self.dropped + event.dropped_by_watermark,
+                    late=self.late + (event.late.late if event.late else 0),
                     rejected=self.rejected + sum(event.rejected.values()),
                 )
             case QueryStopped(last_batch=batch, was_forced=was_forced):

@@ -11,6 +11,7 @@ from typing import IO
 from headwater.events import (
     BatchCompleted,
     Event,
+    LateCaptured,
     QueryFailed,
     QueryStarted,
     QueryStopped,
@@ -42,7 +43,7 @@ class LinePrinter:
                     self._pending.setdefault(table, []).append(event)
                     if time.monotonic() - self._told_at.get(table, -math.inf) >= self._every_s:
                         self._flush(table)
-                case QueryStarted() | RejectedCaptured():
+                case QueryStarted() | RejectedCaptured() | LateCaptured():
                     self._print(event_line(event))
                 case QueryStopped(table=table) | QueryFailed(table=table):
                     self._flush(table)
@@ -98,8 +99,8 @@ def details(figures: TableFigures) -> list[str]:
         found.append(f"state {last.state_rows:,} rows")
     if last.kafka_lag is not None:
         found.append(f"Kafka lag {last.kafka_lag:,}")
-    if figures.dropped:
-        found.append(f"late {figures.dropped:,} (dropped by Spark)")
+    if figures.late:
+        found.append(f"late {figures.late:,}")
     if figures.rejected:
         found.append(f"rejected {figures.rejected:,}")
     return found
@@ -137,6 +138,9 @@ def event_line(event: Event) -> str | None:
         case RejectedCaptured(source=source, rows=rows):
             records = "1 record" if rows == 1 else f"{rows:,} records"
             return f"{source}: {records} rejected, kept in {source}__rejected"
+        case LateCaptured(table=table, batch=batch, rows=rows):
+            missed = "1 missed window" if rows == 1 else f"{rows:,} missed windows"
+            return f"{table}: late rows of batch {batch} kept in {table}__late ({missed})"
         case QueryStopped(table=table, last_batch=batch, was_forced=True):
             which = "its first batch" if batch is None else f"the batch after {batch}"
             return f"{table}: stopped by force in {which}"

@@ -24,7 +24,7 @@ _COLUMNS = (
     "water-\nmark",
     "state\nrows",
     "Kafka\nlag",
-    "late:\ndropped\nby Spark",
+    "late",
     "re-\njected",
 )
 
@@ -112,6 +112,6 @@ def cells(row: TableFigures) -> list[str]:
         clock(last.watermark) if has_watermark(last) else "-",
         "-" if last.state_rows is None else f"{last.state_rows:,}",
         "-" if last.kafka_lag is None else f"{last.kafka_lag:,}",
-        f"{row.dropped:,}",
+        f"{row.late:,}",
         f"{row.rejected:,}",
     ]

@@ -8,28 +8,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from headwater.definitions import OutputMode
+from headwater.event_time.entries import AGGREGATION, is_stateful, kind_of
+from headwater.event_time.plans import analyzed, class_name, items, plan_nodes
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-
-AGGREGATION = "aggregation"
-DEDUPLICATION = "deduplication"
-JOIN = "stream-stream join"
-CUSTOM = "custom state"
-LIMIT = "limit"
-
-_STATEFUL = {
-    "Aggregate": AGGREGATION,
-    "Distinct": AGGREGATION,
-    "Deduplicate": DEDUPLICATION,
-    "DeduplicateWithinWatermark": DEDUPLICATION,
-    "FlatMapGroupsWithState": CUSTOM,
-    "FlatMapGroupsInPandasWithState": CUSTOM,
-    "TransformWithState": CUSTOM,
-    "TransformWithStateInPySpark": CUSTOM,
-    "TransformWithStateInPandas": CUSTOM,
-    "GlobalLimit": LIMIT,
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,10 +45,10 @@ class QueryFacts:
 
 
 def facts_of(frame: DataFrame) -> QueryFacts:
-    plan = _analyzed(frame)
+    plan = analyzed(frame)
     checker = _checker(frame)
     nodes = list(plan_nodes(plan))
-    stateful = (_stateful(node, checker) for node in nodes if node.isStreaming())
+    stateful = (_stateful(node, checker) for node in nodes)
     return QueryFacts(
         columns=tuple(frame.columns),
         is_streaming=bool(plan.isStreaming()),
@@ -101,7 +84,7 @@ def physical_plan(frame: DataFrame, *, style: str = "simple") -> str:
     # Spark explains a query of SQL text as a batch, and fails, unless it starts from the
     # analysed plan.
     datasets = jvm.org.apache.spark.sql.classic.Dataset
-    dataset = datasets.ofRows(frame._jdf.sparkSession(), _analyzed(frame))
+    dataset = datasets.ofRows(frame._jdf.sparkSession(), analyzed(frame))
     text: str = jvm.PythonSQLUtils.explainString(dataset.queryExecution(), style)
     return text.strip()
 
@@ -139,7 +122,7 @@ def _refusal(check: Callable[[Any, Any], None], frame: DataFrame, mode: OutputMo
         OutputMode.COMPLETE: modes.Complete,
     }[mode]()
     try:
-        check(_analyzed(frame), spark_mode)
+        check(analyzed(frame), spark_mode)
     except PySparkException as refusal:
         return sentence(getattr(refusal, "_desc", None) or str(refusal))
     except Py4JJavaError as refusal:
@@ -147,36 +130,19 @@ def _refusal(check: Callable[[Any, Any], None], frame: DataFrame, mode: OutputMo
     return None
 
 
-def _analyzed(frame: DataFrame) -> Any:
-    return frame._jdf.queryExecution().analyzed()
-
-
 def _checker(frame: DataFrame) -> Any:
     jvm: Any = frame.sparkSession._jvm
     return jvm.org.apache.spark.sql.catalyst.analysis.UnsupportedOperationChecker
 
 
-def _items(sequence: Any) -> Iterator[Any]:
-    for position in range(sequence.size()):
-        yield sequence.apply(position)
-
-
-def plan_nodes(plan: Any) -> Iterator[Any]:
-    yield plan
-    for child in _items(plan.children()):
-        yield from plan_nodes(child)
-
-
 def _stateful(node: Any, checker: Any) -> StatefulOperator | None:
+    if not is_stateful(node):
+        return None
     name = str(node.nodeName())
     if name == "Join":
-        sides = [node.left(), node.right()]
-        if not all(side.isStreaming() for side in sides):
-            return None
-        return StatefulOperator(JOIN, all(_has_event_time(s.output(), checker) for s in sides))
-    if name not in _STATEFUL:
-        return None
-    return StatefulOperator(_STATEFUL[name], _is_bounded(name, node, checker))
+        sides = (node.left().output(), node.right().output())
+        return StatefulOperator(kind_of(node), all(_has_event_time(s, checker) for s in sides))
+    return StatefulOperator(kind_of(node), _is_bounded(name, node, checker))
 
 
 def _is_bounded(name: str, node: Any, checker: Any) -> bool:
@@ -189,12 +155,12 @@ def _is_bounded(name: str, node: Any, checker: Any) -> bool:
 
 
 def _has_event_time(expressions: Any, checker: Any) -> bool:
-    return any(checker.hasEventTimeCol(expression) for expression in _items(expressions))
+    return any(checker.hasEventTimeCol(expression) for expression in items(expressions))
 
 
 def _random(nodes: list[Any]) -> Iterator[str]:
     for node in nodes:
-        for expression in _items(node.expressions()):
+        for expression in items(node.expressions()):
             yield from random_parts(expression)
 
 
@@ -202,12 +168,12 @@ def random_parts(expression: Any) -> Iterator[str]:
     """The functions inside an expression that give another value when they run again."""
     if expression.deterministic():
         return
-    parts = [part for child in _items(expression.children()) for part in random_parts(child)]
+    parts = [part for child in items(expression.children()) for part in random_parts(child)]
     yield from parts or [_expression_name(expression)]
 
 
 def _expression_name(expression: Any) -> str:
-    if _class_name(expression) in _PYTHON_EXPRESSIONS:
+    if class_name(expression) in _PYTHON_EXPRESSIONS:
         return f"the Python function {expression.name()}, declared non-deterministic"
     return f"{expression.prettyName()}()"
 
@@ -218,20 +184,16 @@ _PYTHON_EXPRESSIONS = ("PythonUDF", "PythonUDAF", "PythonUDTF")
 def _python(nodes: list[Any], jvm: Any) -> Iterator[str]:
     patterns = jvm.org.apache.spark.sql.catalyst.trees.TreePattern
     for node in nodes:
-        for expression in _items(node.expressions()):
+        for expression in items(node.expressions()):
             if expression.containsPattern(patterns.PYTHON_UDF()):
                 yield from _python_parts(expression)
 
 
 def _python_parts(expression: Any) -> Iterator[str]:
-    if _class_name(expression) in _PYTHON_EXPRESSIONS:
+    if class_name(expression) in _PYTHON_EXPRESSIONS:
         yield str(expression.name())
-    for child in _items(expression.children()):
+    for child in items(expression.children()):
         yield from _python_parts(child)
-
-
-def _class_name(part: Any) -> str:
-    return str(part.getClass().getSimpleName())
 
 
 def _real_time_operators(frame: DataFrame) -> set[str]:

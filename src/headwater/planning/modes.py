@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 from headwater.connectors.interface import Connector
 from headwater.definitions import OutputMode, Table, Trigger, TriggerKind
 from headwater.errors import ModeImpossible, NoModeFits, NotStreamable
-from headwater.planning.analysis import AGGREGATION, QueryFacts, mode_problem
+from headwater.event_time.entries import AGGREGATION
+from headwater.planning.analysis import QueryFacts, mode_problem
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from headwater.definitions import OutputMode, Table
+from headwater.event_time.entries import AGGREGATION
 from headwater.graph import Graph
-from headwater.planning.analysis import AGGREGATION, QueryFacts
+from headwater.planning.analysis import QueryFacts
 from headwater.planning.guarantees import GuaranteeChoice
 
 

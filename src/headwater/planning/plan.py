@@ -33,6 +33,7 @@ from headwater.planning.inputs import (
     stream_inputs,
     with_placeholders,
 )
+from headwater.planning.lateness import LateChoice, check_watermarks, choose_late
 from headwater.planning.modes import ModeChoice, choose_mode
 from headwater.planning.notes import notes_of
 from headwater.planning.partitions import input_partitions
@@ -63,6 +64,7 @@ class Decisions:
     trigger_question: TriggerQuestion
     trigger_reason: str
     guarantee: GuaranteeChoice
+    late: LateChoice
     checkpoint: CheckpointState
     addresses: tuple[Address, ...]
     notes: tuple[str, ...]
@@ -216,6 +218,9 @@ class _Planner:
         guarantee = choose_guarantee(
             table, inputs=inputs, facts=facts, sink=sink, mode=mode.mode, trigger=trigger
         )
+        late = choose_late(table, frame, inputs)
+        sources = self._graph.sources_of(table.name)
+        check_watermarks(table, trigger, frame, facts, mode.mode, sources)
         self._modes[table.name] = mode.mode
         addresses = addresses_of(self._graph, table, sink, self._settings, self._storage)
         decisions = Decisions(
@@ -225,12 +230,19 @@ class _Planner:
             trigger_question=question,
             trigger_reason=self._trigger_reason(table),
             guarantee=guarantee,
+            late=late,
             checkpoint=checkpoint_state(self._files, self._storage, table.name),
             addresses=addresses,
             notes=notes_of(self._graph, table, facts, mode.mode, guarantee, self._modes),
         )
         query = QuerySpec(
-            table, sink, mode.mode, trigger, guarantee.guarantee, guarantee.is_async_progress
+            table,
+            sink,
+            mode.mode,
+            trigger,
+            guarantee.guarantee,
+            guarantee.is_async_progress,
+            late.policy,
         )
         return TablePlan(query, decisions)
 

@@ -10,6 +10,7 @@ from headwater.errors import UnknownTable
 from headwater.graph import render as graph_render
 from headwater.planning.analysis import physical_plan
 from headwater.planning.inputs import Address
+from headwater.planning.lateness import late_words
 from headwater.planning.plan import Decisions, Plan, TablePlan
 from headwater.planning.triggers import MEANINGS
 from headwater.runtime.session import spark_settings
@@ -63,6 +64,7 @@ def _table_lines(table: TablePlan) -> Iterator[str]:
     held = query.guarantee.value.replace("_", "-")
     yield from _field("guarantee", f"{held}: {'; '.join(decisions.guarantee.reasons)}")
     yield from _field("state", _state(decisions))
+    yield from _field("late rows", late_words(decisions.late))
     yield from _field("checkpoint", f"{decisions.checkpoint}: {decisions.checkpoint.path}")
     for number, address in enumerate(decisions.addresses):
         yield from _field("connections" if number == 0 else "", _address(address))

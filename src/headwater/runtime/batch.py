@@ -6,10 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from headwater.connectors.interface import Connector
-from headwater.definitions import Source
 from headwater.errors import CheckpointExists
 from headwater.graph import Graph
-from headwater.runtime.frames import Frames
+from headwater.runtime.frames import Frames, is_judged
 from headwater.runtime.rejects import with_batch
 from headwater.runtime.specification import QuerySpec, write_request
 from headwater.runtime.storage import Files, Storage, set_aside
@@ -27,7 +26,7 @@ def frames_of(
     rejected = {
         f"{source.name}__rejected": frames.rejected_batch(source)
         for source in graph.definitions.sources.values()
-        if _is_parsed(source)
+        if is_judged(source)
     }
     return frames.batch() | rejected
 
@@ -59,16 +58,12 @@ def replace_tables(
         set_aside(files, storage, spec.name, is_managed=False)
         files.write(storage.batch_mark(spec.name), "")
     for source in graph.definitions.sources.values():
-        if _is_parsed(source):
+        if is_judged(source):
             path = storage.table(f"{source.name}__rejected")
             rejected = with_batch(frames.rejected_batch(source), None)
             writer = rejected.write.format("delta").mode("overwrite")
             writer.option("overwriteSchema", "true").save(path)
     return [spec.name for spec in specs]
-
-
-def _is_parsed(source: Source) -> bool:
-    return source.connector.parses and source.schema is not None
 
 
 def _frames(

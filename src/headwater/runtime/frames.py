@@ -6,9 +6,11 @@ import threading
 import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import reduce
 from typing import TYPE_CHECKING
 
-from headwater.connectors.interface import REJECTED, Connector, ReadRequest
+from headwater.connectors.interface import ARRIVAL, REJECTED, Connector, ReadRequest
+from headwater.connectors.records import latest_of, too_far_ahead
 from headwater.definitions import (
     Definition,
     Lookup,
@@ -20,13 +22,14 @@ from headwater.definitions import (
     Trigger,
     TriggerKind,
     View,
+    duration_ms,
     kind_of,
-    spark_duration,
 )
 from headwater.errors import FunctionFailed, HeadwaterError, Location, NotADataFrame
 from headwater.graph import Graph
 from headwater.runtime.specification import read_request
 from headwater.runtime.storage import Storage
+from headwater.schemas import quoted
 from headwater.settings import Settings
 
 if TYPE_CHECKING:
@@ -38,10 +41,10 @@ _views_of_session = threading.Lock()
 
 @dataclass(frozen=True, slots=True)
 class BuiltTable:
-    """A table's DataFrame, and the raw DataFrame of each source whose records are parsed."""
+    """A table's DataFrame, and that of each source whose records may be rejected, with them."""
 
     frame: DataFrame
-    parsed_sources: Mapping[str, DataFrame]
+    judged_sources: Mapping[str, DataFrame]
 
 
 @dataclass
@@ -64,11 +67,13 @@ class Frames:
 
     def stream(self, table: str, trigger: Trigger) -> BuiltTable:
         """The unbounded DataFrame of a table; each source is read once per query."""
-        parsed: dict[str, DataFrame] = {}
+        judged: dict[str, DataFrame] = {}
+        late = self.graph.tables[table].late
+        lateness = late.lateness if late else None
 
         def read(definition: Definition) -> DataFrame:
             if isinstance(definition, Source):
-                return self._source_stream(definition, trigger, parsed)
+                return self._source_stream(definition, trigger, judged, lateness)
             if isinstance(definition, Table):
                 return self._table_as_input(definition, trigger)
             assert isinstance(definition, Lookup)
@@ -76,7 +81,7 @@ class Frames:
 
         frame = _Builder(self.spark, self.graph, read).build(table)
         self.schemas[table] = frame.schema
-        return BuiltTable(frame, parsed)
+        return BuiltTable(frame, judged)
 
     def batch(self) -> dict[str, DataFrame]:
         """Every view's and table's DataFrame over the input that is there now."""
@@ -91,25 +96,33 @@ class Frames:
         return {name: builder.build(name) for name in self.graph.order}
 
     def rejected_batch(self, source: Source) -> DataFrame:
-        """The records of a source that do not parse, over the input that is there now."""
+        """The rejected records of a source, over the input that is there now."""
         request = self._request(source, source.connector, Trigger.default())
-        return source.connector.read_rejected(self.spark, request, None)
+        if is_parsed(source):
+            return source.connector.read_rejected(self.spark, request, None)
+        frame = _judged(source.connector.read_batch(self.spark, request), source)
+        return rejected_rows(frame, source)
 
     def _source_stream(
-        self, source: Source, trigger: Trigger, parsed: dict[str, DataFrame]
+        self,
+        source: Source,
+        trigger: Trigger,
+        judged: dict[str, DataFrame],
+        lateness: str | None,
     ) -> DataFrame:
         request = self._request(source, source.connector, trigger)
         frame = source.connector.read_stream(self.spark, request)
-        if source.connector.parses and source.schema:
-            parsed[source.name] = frame
+        if is_judged(source):
+            frame = _judged(frame, source)
+            judged[source.name] = frame
             frame = _accepted(frame, source, counts=trigger.kind not in NO_OBSERVATION)
-        return source.connector.below_watermark(_watermarked(frame, source), request)
+        return source.connector.below_watermark(_watermarked(frame, source, lateness), request)
 
     def _source_batch(self, source: Source) -> DataFrame:
         request = self._request(source, source.connector, Trigger.default())
         frame = source.connector.read_batch(self.spark, request)
-        if source.connector.parses and source.schema:
-            frame = _accepted(frame, source, counts=False)
+        if is_judged(source):
+            frame = _accepted(_judged(frame, source), source, counts=False).drop(ARRIVAL)
         return _watermarked(frame, source)
 
     def _lookup(self, lookup: Lookup) -> DataFrame:
@@ -150,6 +163,61 @@ def rejected_metric(source: str) -> str:
     return f"{source}__rejected"
 
 
+def is_judged(source: Source) -> bool:
+    """Whether records of a source may be rejected: they are parsed, or their time must be right."""
+    return is_parsed(source) or source.watermark is not None
+
+
+def is_parsed(source: Source) -> bool:
+    return source.connector.parses and source.schema is not None
+
+
+def _judged(frame: DataFrame, source: Source) -> DataFrame:
+    """With `REJECTED`: what did not parse, has no event time, or one too far ahead.
+
+    A stream goes by its batch's time, which the offset log keeps; a batch by each record's arrival
+    where the connector knows it.
+    """
+    from pyspark.sql import functions as F
+
+    wrong = [F.col(REJECTED)] if REJECTED in frame.columns else []
+    if source.event_time is not None and source.watermark is not None:
+        event_time = F.col(quoted(source.event_time))
+        if not wrong:
+            wrong.append(event_time.isNull())
+        arrived = _arrived(frame)
+        if source.max_ahead_ms is not None and arrived is not None:
+            latest = latest_of(arrived, source.max_ahead_ms)
+            wrong.append(F.coalesce(event_time > latest, F.lit(False)))
+    is_wrong = reduce(lambda one, other: one | other, wrong)
+    is_data = source.connector.is_data() if frame.isStreaming else None
+    return frame.withColumn(REJECTED, is_wrong if is_data is None else is_wrong & is_data)
+
+
+def _arrived(frame: DataFrame) -> Column | None:
+    from pyspark.sql import functions as F
+
+    if frame.isStreaming:
+        return F.current_timestamp()
+    return F.col(ARRIVAL) if ARRIVAL in frame.columns else None
+
+
+def rejected_rows(frame: DataFrame, source: Source) -> DataFrame:
+    """The rejected ones of `_judged` rows, as they are kept where a source has no records."""
+    from pyspark.sql import functions as F
+
+    assert source.event_time is not None
+    event_time = F.col(quoted(source.event_time))
+    reason = F.when(event_time.isNull(), f"event time {source.event_time}: null")
+    arrived = _arrived(frame)
+    if source.max_ahead_ms is not None and arrived is not None:
+        latest = latest_of(arrived, source.max_ahead_ms)
+        reason = F.coalesce(reason, too_far_ahead(source.event_time, event_time, latest))
+    columns = [name for name in frame.columns if not name.startswith("__")]
+    raw = F.to_json(F.struct(*map(quoted, columns))).cast("binary")
+    return frame.where(REJECTED).select(reason.alias("reason"), raw.alias("raw"))
+
+
 def _accepted(frame: DataFrame, source: Source, *, counts: bool) -> DataFrame:
     """The rows that parsed; the others are counted on the way, or fail the query."""
     from pyspark.sql import functions as F
@@ -162,10 +230,12 @@ def _accepted(frame: DataFrame, source: Source, *, counts: bool) -> DataFrame:
     return frame.where(~rejected).drop(REJECTED)
 
 
-def _watermarked(frame: DataFrame, source: Source) -> DataFrame:
-    if source.event_time and source.watermark:
-        return frame.withWatermark(source.event_time, spark_duration(source.watermark))
-    return frame
+def _watermarked(frame: DataFrame, source: Source, lateness: str | None = None) -> DataFrame:
+    """With Spark's watermark; allowed lateness keeps state for so much longer."""
+    if source.event_time is None or source.delay is None:
+        return frame
+    delay_ms = duration_ms(source.delay) + (duration_ms(lateness) if lateness else 0)
+    return frame.withWatermark(source.event_time, f"{delay_ms} milliseconds")
 
 
 def _without_rejected(frame: DataFrame, what: str) -> DataFrame:

@@ -6,12 +6,16 @@ import json
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from headwater.event_time.late import count_of
 from headwater.events import BatchCompleted
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _REJECTED = "__rejected"
+
+OnProgress = Callable[[str, dict[str, Any], Any], None]
+"""Takes the run's id, a progress as plain values, and Spark's own value of it."""
 
 
 def batch_completed(table: str, progress: dict[str, Any]) -> BatchCompleted:
@@ -27,7 +31,7 @@ def batch_completed(table: str, progress: dict[str, Any]) -> BatchCompleted:
         duration_ms=durations.get("triggerExecution", int(progress.get("batchDuration", 0))),
         watermark=(progress.get("eventTime") or {}).get("watermark"),
         state_rows=sum(int(o["numRowsTotal"]) for o in operators) if operators else None,
-        dropped_by_watermark=sum(int(o.get("numRowsDroppedByWatermark", 0)) for o in operators),
+        late=count_of(progress.get("observedMetrics") or {}),
         rejected=_rejected(progress),
         kafka_lag=_kafka_lag(progress),
         durations_ms=durations,
@@ -41,9 +45,7 @@ class ProgressListener:
     one reads the event's JSON.
     """
 
-    def __init__(
-        self, spark: SparkSession, on_progress: Callable[[str, dict[str, Any]], None]
-    ) -> None:
+    def __init__(self, spark: SparkSession, on_progress: OnProgress) -> None:
         jvm: Any = spark._jvm
         self._queries: Any = spark._jsparkSession.streams()
         self._java = jvm.org.apache.spark.sql.streaming.PythonStreamingQueryListenerWrapper(
@@ -64,15 +66,16 @@ class ProgressListener:
 class _JavaListener:
     """Called by Spark."""
 
-    def __init__(self, on_progress: Callable[[str, dict[str, Any]], None]) -> None:
+    def __init__(self, on_progress: OnProgress) -> None:
         self._on_progress = on_progress
 
     def onQueryStarted(self, event: Any) -> None:  # noqa: N802 - Spark's names
         pass
 
     def onQueryProgress(self, event: Any) -> None:  # noqa: N802
-        progress = json.loads(event.progress().json())
-        self._on_progress(progress["runId"], progress)
+        java = event.progress()
+        progress = json.loads(java.json())
+        self._on_progress(progress["runId"], progress, java)
 
     def onQueryIdle(self, event: Any) -> None:  # noqa: N802
         pass

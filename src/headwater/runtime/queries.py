@@ -2,28 +2,33 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self, cast
 
-from headwater.definitions import OutputMode, TriggerKind, spark_duration
-from headwater.errors import RejectsUnwritten, RowsWithoutCheckpoint, UnknownTable
-from headwater.events import BatchCompleted, PipelineStarted, PipelineStopped, Report
+from headwater.definitions import OutputMode, TriggerKind, WatermarkPolicy, spark_duration
+from headwater.errors import RowsWithoutCheckpoint, SideTableUnwritten, UnknownTable
+from headwater.events import PipelineStarted, PipelineStopped, Report
 from headwater.graph import Graph
 from headwater.runtime.clock import ManualClock, start_on
 from headwater.runtime.failures import explained
 from headwater.runtime.frames import NO_OBSERVATION, BuiltTable, Frames
+from headwater.runtime.late import LateRows, with_watch
+from headwater.runtime.offsets import OffsetLog
 from headwater.runtime.progress import ProgressListener, batch_completed
 from headwater.runtime.query import Launched, Query
-from headwater.runtime.rejects import RejectCapture, ReportedSource, reported_by, source_index
+from headwater.runtime.rejects import RejectedRecords, reported_by, source_index
+from headwater.runtime.replay import Replay
+from headwater.runtime.sides import SideTable, SideTables, Told
 from headwater.runtime.specification import QuerySpec, read_request, write_request
 from headwater.runtime.storage import Files, Storage, last_number
 from headwater.settings import Settings
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 _WAIT_S = 0.1
@@ -60,7 +65,7 @@ class RunningQueries:
         self._queries: dict[str, Query] = {}
         self._by_run: dict[str, str] = {}
         self._listener = ProgressListener(spark, self._on_progress)
-        self._rejects: RejectCapture | None = None
+        self._sides: SideTables | None = None
         self._stopping = threading.Lock()
         self._is_stopped = False
         self.stop_requested = threading.Event()
@@ -115,19 +120,20 @@ class RunningQueries:
         for query in ended:
             query.tell_end(was_forced=False)
 
-    def await_rejects(self) -> None:
-        """Returns when the rejected records of every batch that ended are stored."""
+    def await_sides(self) -> None:
+        """Returns when the late and rejected rows of every batch that ended are stored."""
         self._spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty()
-        if self._rejects is not None:
-            self._rejects.await_decided()
+        if self._sides is not None:
+            self._sides.await_decided()
 
     def raise_failure(self) -> None:
-        """Raises what the first failed query, or keeping its rejected records, failed with."""
+        """Raises what the first failed query, or keeping late and rejected rows, failed with."""
         for query in self._queries.values():
             if problem := query.exception:
                 raise problem
-        if self._rejects is not None and self._rejects.failure is not None:
-            raise RejectsUnwritten(str(self._rejects.failure)) from self._rejects.failure
+        if self._sides is not None and self._sides.failure is not None:
+            table, failure = self._sides.failure
+            raise SideTableUnwritten(table, str(failure)) from failure
 
     # Starting and stopping
 
@@ -135,14 +141,13 @@ class RunningQueries:
         """Builds every query before the first one starts; nothing runs where one cannot."""
         try:
             built = self._build()
-            self._rejects = RejectCapture(
-                self._spark, self._storage, self._reported(built), self._report
-            )
+            sides = [side for spec in self._specs.values() for side in self._sides_of(spec, built)]
+            self._sides = SideTables(self._spark, self._storage, sides, self._report)
             self._listener.add()
-            self._rejects.start()
+            self._sides.start()
             self._report(PipelineStarted(self.name, tuple(self._specs)))
             for spec in self._specs.values():
-                self._rejects.catch_up(spec.name)
+                self._sides.catch_up(spec.name)
                 self._queries[spec.name] = self._query(spec)
                 self._queries[spec.name].start()
         except BaseException:
@@ -171,8 +176,8 @@ class RunningQueries:
         for query, was_forced in forced.items():
             query.tell_end(was_forced=was_forced)
         self._listener.remove()
-        if self._rejects is not None:
-            self._rejects.close()
+        if self._sides is not None:
+            self._sides.close()
         self._ended({name: query.last_batch for name, query in self._queries.items()})
         return any(forced.values())
 
@@ -224,48 +229,83 @@ class RunningQueries:
         checkpoint = self._storage.checkpoint(spec.name)
         resumed_after = last_number(self._files, f"{checkpoint}/commits")
         request = write_request(spec, self.settings, self._storage)
-        writer = spec.sink.write_stream(built.frame, request)
+        writer = spec.sink.write_stream(self._watched(spec, built.frame), request)
         writer = writer.queryName(spec.name).outputMode(spec.mode.value)
         writer = triggered(writer, spec).option("checkpointLocation", checkpoint)
         try:
-            query = writer.start() if self._clock is None else start_on(writer, self._clock)
+            with _watermark_policy(self._spark, spec.table.watermarks):
+                query = writer.start() if self._clock is None else start_on(writer, self._clock)
         except Exception as cause:
             location = spec.table.location
             raise explained(spec.name, location, [str(cause)], last_batch=resumed_after) from cause
         self._by_run[str(query.runId)] = spec.name
         return Launched(query, resumed_after)
 
-    def _reported(self, built: Mapping[str, BuiltTable]) -> dict[str, list[ReportedSource]]:
-        reported: dict[str, list[ReportedSource]] = {}
-        for spec in self._specs.values():
-            for name in reported_by(self._graph, spec.name):
-                frame = built[spec.name].parsed_sources[name]
-                index = source_index(built[spec.name].frame, frame)
-                if index is None:
-                    continue
-                source = self._graph.definitions.sources[name]
-                request = read_request(
-                    source, source.connector, self.settings, self._storage, spec.trigger
-                )
-                found = ReportedSource(source, spec.name, request, index)
-                reported.setdefault(spec.name, []).append(found)
-        return reported
+    def _watched(self, spec: QuerySpec, frame: DataFrame) -> DataFrame:
+        if spec.late is None:
+            return frame
+        return with_watch(frame, spec.late, self._graph.sources_of(spec.name), self._log(spec.name))
 
-    def _on_progress(self, run_id: str, progress: dict[str, Any]) -> None:
+    def _log(self, table: str) -> OffsetLog:
+        return OffsetLog(self._files, self._storage.checkpoint(table))
+
+    def _sides_of(self, spec: QuerySpec, built: Mapping[str, BuiltTable]) -> Iterator[SideTable]:
+        frame, log = built[spec.name].frame, self._log(spec.name)
+        replay = Replay(
+            lambda: self._frames.stream(spec.name, spec.trigger),
+            log,
+            self._files,
+            self._storage.replays(spec.name),
+        )
+        if spec.late is not None and spec.late.keeps_rows:
+            yield LateRows(spec.name, frame, self._graph.sources_of(spec.name), log, replay)
+        for name in reported_by(self._graph, spec.name):
+            index = source_index(frame, built[spec.name].judged_sources[name])
+            if index is None:
+                continue
+            source = self._graph.definitions.sources[name]
+            request = read_request(
+                source, source.connector, self.settings, self._storage, spec.trigger
+            )
+            is_counted = spec.trigger.kind not in NO_OBSERVATION
+            yield RejectedRecords(
+                self._spark,
+                source,
+                spec.name,
+                request,
+                log,
+                replay,
+                index=index,
+                is_counted=is_counted,
+            )
+
+    def _on_progress(self, run_id: str, progress: dict[str, Any], java: Any) -> None:
         table = self._by_run.get(run_id)
         if table is None:
             return
         event = batch_completed(table, progress)
         self._report(event)
-        if self._rejects is not None:
-            self._rejects.decide(table, event.batch, self._counted(event))
+        if self._sides is not None:
+            self._sides.decide(table, event.batch, Told(event, java))
 
-    def _counted(self, event: BatchCompleted) -> Mapping[str, int] | None:
-        """Rejected records by source; a source without a count is looked at again."""
-        if self._specs[event.table].trigger.kind in NO_OBSERVATION:
-            return None
-        sources = reported_by(self._graph, event.table)
-        return event.rejected if event.input_rows else dict.fromkeys(sources, 0)
+
+_POLICY = "spark.sql.streaming.multipleWatermarkPolicy"
+_starting = threading.Lock()
+
+
+@contextlib.contextmanager
+def _watermark_policy(spark: SparkSession, policy: WatermarkPolicy) -> Iterator[None]:
+    """A query takes its settings from the session at its start, and then from its checkpoint."""
+    if policy is WatermarkPolicy.MINIMUM:
+        yield
+        return
+    with _starting:
+        before = spark.conf.get(_POLICY)
+        spark.conf.set(_POLICY, "max")
+        try:
+            yield
+        finally:
+            spark.conf.set(_POLICY, str(before))
 
 
 def triggered(writer: DataStreamWriter, spec: QuerySpec) -> DataStreamWriter:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from headwater.connectors.interface import Connector, ReadRequest, WriteRequest
-from headwater.definitions import Guarantee, Lookup, OutputMode, Source, Table, Trigger
+from headwater.definitions import Guarantee, Late, Lookup, OutputMode, Source, Table, Trigger
 from headwater.runtime.storage import Storage
 from headwater.settings import Connection, Settings
 
@@ -20,6 +20,8 @@ class QuerySpec:
     trigger: Trigger
     guarantee: Guarantee
     is_async_progress: bool = False
+    late: Late | None = None
+    """What becomes of late rows; None where no row can be late."""
 
     @property
     def name(self) -> str:
@@ -58,6 +60,7 @@ def read_request(
         managed=storage.table(definition.name),
         max_per_batch=limit or connector.default_limit(),
         event_time=source.event_time if source else None,
+        max_ahead_ms=source.max_ahead_ms if source else None,
         trigger=trigger.kind,
     )
 

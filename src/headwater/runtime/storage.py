@@ -3,6 +3,7 @@
 <storage>/<pipeline>/tables/<table>         managed Delta tables, late and rejected rows
 <storage>/<pipeline>/checkpoints/<table>    offsets, commits and state of one query
 <storage>/<pipeline>/batches/<table>        a mark: a batch run wrote the table last
+<storage>/<pipeline>/replays/<table>        copies of log entries while a batch is read again
 <storage>/<pipeline>/aside/<table>-<time>   what `run --fresh` moved out of the way
 """
 
@@ -35,6 +36,9 @@ class Storage:
 
     def checkpoint(self, table: str) -> str:
         return f"{self.root}/{self.pipeline}/checkpoints/{table}"
+
+    def replays(self, table: str) -> str:
+        return f"{self.root}/{self.pipeline}/replays/{table}"
 
     def batch_mark(self, table: str) -> str:
         """A file that says: a batch run wrote this table last, so no checkpoint fits its rows."""
@@ -93,6 +97,25 @@ class Files:
         files = self._hadoop(origin)
         files.mkdirs(self._path(target).getParent())
         files.rename(self._path(origin), self._path(target))
+
+    def copy(self, origin: str, target: str) -> None:
+        """Copies a folder where there is one."""
+        if not self.exists(origin):
+            return
+        if self._storage.is_local:
+            shutil.copytree(origin, target)
+            return
+        assert self._spark is not None
+        files, tools = self._hadoop(origin), self._spark._jvm.org.apache.hadoop.fs.FileUtil  # type: ignore[union-attr]
+        settings = self._spark._jsparkSession.sessionState().newHadoopConf()
+        tools.copy(files, self._path(origin), files, self._path(target), False, settings)
+
+    def remove(self, path: str) -> None:
+        """Removes a folder with everything in it, where there is one."""
+        if self._storage.is_local:
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            self._hadoop(path).delete(self._path(path), True)
 
     def _path(self, path: str) -> Any:
         assert self._spark is not None

@@ -11,8 +11,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from headwater.definitions import (
+    NO_GUARD,
+    PERFECT,
     Definition,
     Guarantee,
+    Late,
     Limit,
     Lookup,
     OnReject,
@@ -22,6 +25,7 @@ from headwater.definitions import (
     Table,
     Trigger,
     View,
+    WatermarkPolicy,
     chosen,
 )
 from headwater.errors import Location, SqlSyntax
@@ -110,6 +114,7 @@ def _source(cursor: Cursor, head: _Head, text: str) -> Source:
         schema=schema,
         event_time=column,
         watermark=delay,
+        max_ahead=found.get("MAX AHEAD"),
         max_per_batch=found.get("MAX PER BATCH"),
         on_reject=found.get("ON REJECT", OnReject.CAPTURE),
         location=head.location,
@@ -119,7 +124,8 @@ def _source(cursor: Cursor, head: _Head, text: str) -> Source:
 def _lookup(cursor: Cursor, head: _Head, text: str) -> Lookup:
     schema = _schema(cursor, head, text)
     found = _clauses(cursor, _LOOKUP, has_query=False)
-    return Lookup(head.name, _using(found, "lookup", head), schema, location=head.location)
+    connector, reload = _using(found, "lookup", head), found.get("RELOAD")
+    return Lookup(head.name, connector, schema, reload, location=head.location)
 
 
 def _table(
@@ -138,6 +144,9 @@ def _table(
         mode=found.get("MODE", mode),
         trigger=found.get("TRIGGER", Trigger.default()),
         guarantee=found.get("GUARANTEE"),
+        late=found.get("LATE"),
+        watermarks=found.get("WATERMARKS", WatermarkPolicy.MINIMUM),
+        unbounded_state=found.get("UNBOUNDED STATE", False),
         location=head.location,
     )
 
@@ -187,8 +196,30 @@ def _using(found: Mapping[str, Any], kind: str, head: _Head) -> Connector:
 
 def _watermark(cursor: Cursor) -> tuple[str, str]:
     column = cursor.name("the event-time column")
+    if cursor.accept(PERFECT.upper()):
+        return column, PERFECT
     cursor.expect("DELAY", "OF")
     return column, interval(cursor)
+
+
+def _max_ahead(cursor: Cursor) -> str:
+    return NO_GUARD if cursor.accept(NO_GUARD.upper()) else interval(cursor)
+
+
+def _reload(cursor: Cursor) -> str:
+    cursor.expect("EVERY")
+    return interval(cursor)
+
+
+def _late(cursor: Cursor) -> Late:
+    where = cursor.position()
+    return Late.parse(cursor.string("what happens, such as 'capture'"), where=where)
+
+
+def _watermarks(cursor: Cursor) -> WatermarkPolicy:
+    where = cursor.position()
+    word = cursor.name("which watermark")
+    return chosen(WatermarkPolicy, word, what="WATERMARKS", where=where)
 
 
 def _event_time(cursor: Cursor) -> str:
@@ -233,11 +264,12 @@ def _guarantee(cursor: Cursor) -> Guarantee:
     raise cursor.error(choices=[g.value.upper().replace("_", " ") for g in Guarantee])
 
 
-_LOOKUP: Mapping[str, Read] = {"USING": connector}
+_LOOKUP: Mapping[str, Read] = {"USING": connector, "RELOAD": _reload}
 _SOURCE: Mapping[str, Read] = {
     "USING": connector,
     "EVENT TIME": _event_time,
     "WATERMARK": _watermark,
+    "MAX AHEAD": _max_ahead,
     "MAX PER BATCH": _limit,
     "ON REJECT": _on_reject,
 }
@@ -246,6 +278,9 @@ _MATERIALIZED: Mapping[str, Read] = {
     "KEY": _key,
     "TRIGGER": _trigger,
     "GUARANTEE": _guarantee,
+    "LATE": _late,
+    "WATERMARKS": _watermarks,
+    "UNBOUNDED STATE": lambda cursor: True,
 }
 _TABLE: Mapping[str, Read] = {**_MATERIALIZED, "MODE": _mode}
 

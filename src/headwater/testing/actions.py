@@ -225,6 +225,22 @@ class _Check(Action):
 
 
 @dataclass(frozen=True)
+class _CheckLate(_Check):
+    """Late rows: a test seldom names all of their columns."""
+
+    def _expected_columns(self, schema: StructType) -> tuple[list[str], StructType]:
+        names, found = super()._expected_columns(schema)
+        plain = [] if isinstance(self.rows, str | Path) else list(self.rows)
+        if self.columns or not plain or isinstance(plain[0], Mapping):
+            return names, found
+        names = names[: len(plain[0])]
+        return names, type(found)([found[name] for name in names])
+
+    def __str__(self) -> str:
+        return f"check_late({self.table.removesuffix('__late')!r}, {_brief(self.rows)})"
+
+
+@dataclass(frozen=True)
 class _CheckValue(Action):
     """A figure of a table's query."""
 
@@ -326,6 +342,12 @@ def check_new(
 def check_rejected(source: str, rows: Rows) -> Action:
     """The rejected records of a source: `(reason, raw)`, or mappings with one of them."""
     return _Check(f"{source}__rejected", _listed(rows), False, False, False, ())
+
+
+def check_late(table: str, rows: Rows, *, columns: Sequence[str] = ()) -> Action:
+    """The late rows of a table, one per missed window: tuples begin with the row's own columns
+    and may leave out the rest (`window`, `watermark`, `batch`)."""
+    return _CheckLate(f"{table}__late", _listed(rows), False, False, False, tuple(columns))
 
 
 def check_watermark(table: str, at: Any) -> Action:

@@ -17,6 +17,7 @@ from headwater.connectors import delta
 from headwater.connectors.foreach import FunctionSink
 from headwater.connectors.interface import REJECTED, Connector, struct_type
 from headwater.definitions import (
+    NO_GUARD,
     Definition,
     Definitions,
     Lookup,
@@ -38,13 +39,16 @@ from headwater.errors import (
     UnknownSource,
     UnknownTable,
 )
-from headwater.events import BatchCompleted, Event
+from headwater.event_time.late import late_rows
+from headwater.event_time.watermark import watermark_at
+from headwater.events import BatchCompleted, Event, LateCount
 from headwater.graph import Graph, resolve
 from headwater.planning import Plan, make_plan
 from headwater.planning.inputs import with_placeholders
 from headwater.runtime.batch import frames_of
 from headwater.runtime.clock import ManualClock
 from headwater.runtime.failures import explained
+from headwater.runtime.late import late_name
 from headwater.runtime.queries import RunningQueries
 from headwater.runtime.query import Query
 from headwater.runtime.specification import QuerySpec, read_request, write_request
@@ -104,7 +108,7 @@ class Scene:
         self.kept: dict[str, KeptRows] = {}
         self.clock: ManualClock | None = None
         self.run: RunningQueries | None = None
-        self._dropped: dict[tuple[str, int], int] = {}
+        self._late: dict[tuple[str, int], LateCount] = {}
         self._progress: dict[str, dict[str, Any]] = {}
         self._active_before = _active_session()
         try:
@@ -144,7 +148,11 @@ class Scene:
     def _replaced(self, definition: Definition, graph: Graph) -> Definition:
         match definition:
             case Source():
-                return replace(definition, connector=self._tape_source(definition, graph))
+                # The clock of a test starts at the first row: only a guard that was asked for
+                # looks at it.
+                guard = definition.max_ahead or NO_GUARD
+                tape = self._tape_source(definition, graph)
+                return replace(definition, connector=tape, max_ahead=guard)
             case Lookup() if definition.name in self.stage.lookups:
                 return replace(definition, connector=self._lookup_rows(definition, graph))
             case Table():
@@ -214,7 +222,7 @@ class Scene:
 
     def watermark_delay(self, source: str) -> str | None:
         self.tape(source)
-        return self.definitions.sources[source].watermark
+        return self.definitions.sources[source].delay
 
     # Running
 
@@ -465,7 +473,9 @@ class Scene:
     # Looking
 
     def content(self, table: str) -> Content:
-        """A table's result, or the rejected records of a source."""
+        """A table's result, its late rows, or the rejected records of a source."""
+        if (of := table.removesuffix("__late")) != table and of in self.graph.tables:
+            return self._late_rows(of)
         source = table.removesuffix("__rejected")
         if source != table and source in self.tapes:
             return self._rejected(source)
@@ -500,9 +510,20 @@ class Scene:
             return self.spark.createDataFrame([], self.frame_schema(spec.name))
         return spec.sink.read_batch(self.spark, request).drop(REJECTED)
 
+    def _late_rows(self, table: str) -> Content:
+        if self.run is not None:
+            self.run.await_sides()
+        path = self.storage.table(late_name(table))
+        if os.path.isdir(path):
+            return _collected(self.spark.read.format("delta").load(path))
+        decisions = self.plan.tables[table].decisions
+        assert decisions is not None
+        empty = late_rows(decisions.frame, 0, watermark_at(0)).schema
+        return Content(empty.add("watermark", "timestamp").add("batch", "long"), [])
+
     def _rejected(self, source: str) -> Content:
         if self.run is not None:
-            self.run.await_rejects()
+            self.run.await_sides()
         path = self.storage.table(f"{source}__rejected")
         if not os.path.isdir(path):
             empty = self.spark.createDataFrame([], "reason string, raw string")
@@ -528,15 +549,16 @@ class Scene:
             if (progress := query.progress) is not None:
                 self._progress[name] = progress
 
-    def dropped(self, table: str) -> int:
-        """How many rows Spark says it dropped as late; a batch that ran again counts once."""
+    def late_count(self, table: str) -> LateCount:
+        """The rows of a table by how they stood to the watermark; a batch that ran again counts
+        once."""
         self.spec(table)
         self.spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty()
-        return sum(rows for (name, _), rows in self._dropped.items() if name == table)
+        return sum((c for (name, _), c in self._late.items() if name == table), LateCount())
 
     def _heard(self, event: Event) -> None:
         if isinstance(event, BatchCompleted):
-            self._dropped[event.table, event.batch] = event.dropped_by_watermark
+            self._late[event.table, event.batch] = event.late or LateCount()
 
     def watermark_ms(self, table: str) -> int | None:
         """The watermark of the table's last batch."""

@@ -19,7 +19,7 @@ from headwater.errors import RawRecordsRefused
 from headwater.testing.values import arrow_table, moment, records, typed
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
     from headwater.connectors.records import RecordParser
@@ -193,6 +193,11 @@ class TapeSource(Connector):
 
     def read_stream(self, spark: SparkSession, request: ReadRequest) -> DataFrame:
         return self.tape.stream(spark).drop(RAW)
+
+    def is_data(self) -> Column | None:
+        from pyspark.sql import functions as F
+
+        return ~F.col(MARKER)
 
     def below_watermark(self, frame: DataFrame, request: ReadRequest) -> DataFrame:
         from pyspark.sql import functions as F

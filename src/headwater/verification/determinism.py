@@ -42,7 +42,8 @@ Defined = Mapping[int, tuple[frozenset[str], tuple[int, ...]]]
 def _definitions(plan: Any) -> Iterator[tuple[int, tuple[frozenset[str], tuple[int, ...]]]]:
     """Expressions by the id of the column they define: the functions that differ from run to run
     in them, and the ids of the columns they read. Conditions are kept under negative ids."""
-    from headwater.planning.analysis import plan_nodes, random_parts
+    from headwater.event_time.plans import plan_nodes
+    from headwater.planning.analysis import random_parts
 
     number = 0
     for node in plan_nodes(plan):

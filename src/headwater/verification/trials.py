@@ -110,9 +110,9 @@ def _cuts(length: int, count: int, chance: random.Random, likely: list[int]) -> 
 def _overtaken(rows: list[Row], source: Source) -> list[int]:
     """Rows that others have overtaken by more than the watermark's delay."""
     index = event_time_index(source, rows)
-    if index is None or source.watermark is None:
+    if index is None or source.delay is None:
         return []
-    delay_ms, newest, found = duration_ms(source.watermark), 0.0, []
+    delay_ms, newest, found = duration_ms(source.delay), 0.0, []
     for number, row in enumerate(rows):
         moment = _moment(row[index])
         if moment < newest - delay_ms:
@@ -126,9 +126,9 @@ def _shuffled(rows: list[Row], source: Source, chance: random.Random) -> list[Ro
 
     A source without a watermark promises nothing about order, so its rows keep theirs.
     """
-    if source.watermark is None or source.event_time is None:
+    if source.delay is None or source.event_time is None:
         return list(rows)
-    delay_ms = duration_ms(source.watermark)
+    delay_ms = duration_ms(source.delay)
     index = event_time_index(source, rows)
     if index is None or delay_ms == 0:
         return list(rows)

@@ -83,9 +83,9 @@ class Verifier:
                 self._add(scene, step.rows)
             moments = [moment for tape in scene.tapes.values() if (moment := tape.newest())]
         return {
-            name: max(moments) + dt.timedelta(milliseconds=duration_ms(source.watermark)) + _FAR
+            name: max(moments) + dt.timedelta(milliseconds=duration_ms(source.delay)) + _FAR
             for name, source in self.sources.items()
-            if moments and source.watermark
+            if moments and source.delay
         }
 
     # What is checked
@@ -215,10 +215,10 @@ class Verifier:
         if not trial.is_recorded_order:
             return None
         for name in self.laws:
-            if (late := scene.dropped(name)) > self.late_budget:
+            if (late := scene.late_count(name).late) > self.late_budget:
                 law = (
                     f"at most {self.late_budget} rows are late in the recorded order "
-                    f"(Spark dropped {late}); a longer watermark, or --late-budget {late}"
+                    f"({late} were); a longer watermark, or --late-budget {late}"
                 )
                 return Problem(name, law, trial=trial)
         return None
@@ -226,7 +226,9 @@ class Verifier:
     def _has_late(self, scene: Scene, table: str) -> bool:
         """Late rows within the budget are in the batch and not in the stream."""
         late = [
-            name for name in (table, *laws.tables_behind(scene.graph, table)) if scene.dropped(name)
+            name
+            for name in (table, *laws.tables_behind(scene.graph, table))
+            if scene.late_count(name).late
         ]
         if late:
             self.notes[table] = (
@@ -269,8 +271,8 @@ class Verifier:
         if not moments:
             return
         for name, source in self.sources.items():
-            if source.watermark:
-                delay = dt.timedelta(milliseconds=duration_ms(source.watermark))
+            if source.delay:
+                delay = dt.timedelta(milliseconds=duration_ms(source.delay))
                 scene.move_event_time(name, max(moments) + delay + _FAR)
 
     def _store_baseline(self, trial: Trial) -> None:

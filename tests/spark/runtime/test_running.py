@@ -114,8 +114,8 @@ def test_batches_that_a_crash_left_undecided_are_decided_at_the_next_start(
     write(tmp_path, "1", reading("a", 0, 20.0), "not json")
     with monkeypatch.context() as patch:
         # The run forgets what it counted, as a killed driver would.
-        patch.setattr("headwater.runtime.rejects.RejectCapture.decide", lambda *_: None)
-        patch.setattr("headwater.runtime.rejects.RejectCapture.close", lambda *_: None)
+        patch.setattr("headwater.runtime.sides.SideTables.decide", lambda *_: None)
+        patch.setattr("headwater.runtime.sides.SideTables.close", lambda *_: None)
         storing(tmp_path).refresh()
     assert not (tmp_path / ".headwater/app/tables/signals__rejected").exists()
     storing(tmp_path).refresh()

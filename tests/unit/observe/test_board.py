@@ -1,5 +1,6 @@
 from headwater.events import (
     BatchCompleted,
+    LateCount,
     PipelineStarted,
     QueryFailed,
     QueryStarted,
@@ -18,7 +19,7 @@ def batch(number: int, rows: int = 10, dropped: int = 0, rejected: int = 0) -> B
         1.0,
         2.0,
         100,
-        dropped_by_watermark=dropped,
+        late=LateCount(10, 0, dropped, dropped),
         rejected={"signals": rejected},
     )
 
@@ -38,7 +39,7 @@ def test_batches_add_up() -> None:
         board.report(event)
     [row] = board.figures
     assert (row.last_batch, row.batches, row.rows) == (5, 3, 25)
-    assert (row.dropped, row.rejected) == (2, 2)
+    assert (row.late, row.rejected) == (2, 2)
 
 
 def test_a_resumed_table_knows_its_last_batch() -> None:

@@ -1,6 +1,6 @@
 import io
 
-from headwater.events import BatchCompleted, QueryFailed, QueryStarted, QueryStopped
+from headwater.events import BatchCompleted, LateCount, QueryFailed, QueryStarted, QueryStopped
 from headwater.observe.lines import LinePrinter, batch_line, event_line
 
 
@@ -37,8 +37,8 @@ def test_an_end_comes_after_the_batches_before_it() -> None:
 
 
 def test_late_rows_are_named_as_sparks_own_metric() -> None:
-    line = batch_line([batch(0, dropped_by_watermark=3, rejected={"signals": 2}, kafka_lag=7)])
-    assert line.endswith("Kafka lag 7, late 3 (dropped by Spark), rejected 2")
+    line = batch_line([batch(0, late=LateCount(10, 0, 3, 3), rejected={"signals": 2}, kafka_lag=7)])
+    assert line.endswith("Kafka lag 7, late 3, rejected 2")
 
 
 def test_the_epoch_is_no_watermark() -> None:

@@ -2,7 +2,7 @@ import io
 
 from rich.console import Console
 
-from headwater.events import BatchCompleted, PipelineStarted
+from headwater.events import BatchCompleted, LateCount, PipelineStarted
 from headwater.observe.board import TableFigures
 from headwater.observe.terminal import LiveView, cells, drawn
 
@@ -16,7 +16,7 @@ BATCH = BatchCompleted(
     250,
     watermark="2026-01-01T12:03:04.000Z",
     state_rows=1234,
-    dropped_by_watermark=3,
+    late=LateCount(10, 0, 3, 3),
     rejected={"signals": 2},
     kafka_lag=17,
 )
@@ -34,10 +34,10 @@ def test_a_table_shows_all_its_figures() -> None:
     assert " ".join(cells(figures)) == expected
 
 
-def test_late_rows_are_labelled_as_sparks_own_metric() -> None:
+def test_late_rows_have_a_column() -> None:
     text = text_of([TableFigures("raw").after(BATCH)])
-    assert "late:" in text
-    assert "by Spark" in text
+    assert "late" in text
+    assert " 3 " in text
 
 
 def test_the_view_fits_eighty_columns() -> None:

@@ -1,0 +1,1 @@
+"""Windows, watermarks and late rows: what event time means for a query."""

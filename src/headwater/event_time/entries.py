@@ -1,0 +1,193 @@
+"""Where rows enter an operator with state, and when they are too late for it.
+
+A late row is one that reaches a window which the watermark has closed: `window.end <= watermark`
+for time windows, `event time <= watermark` for everything else (sessions, joins, deduplication,
+custom state). Only the first operator with state on a row's way is asked: what it hands on is
+younger than the watermark by Spark's own rules.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from headwater.event_time.plans import analyzed, class_name, items, part_at, plan_nodes
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+AGGREGATION = "aggregation"
+DEDUPLICATION = "deduplication"
+JOIN = "stream-stream join"
+CUSTOM = "custom state"
+LIMIT = "limit"
+
+STATEFUL = {
+    "Aggregate": AGGREGATION,
+    "Distinct": AGGREGATION,
+    "Deduplicate": DEDUPLICATION,
+    "DeduplicateWithinWatermark": DEDUPLICATION,
+    "FlatMapGroupsWithState": CUSTOM,
+    "FlatMapGroupsInPandasWithState": CUSTOM,
+    "TransformWithState": CUSTOM,
+    "TransformWithStateInPySpark": CUSTOM,
+    "TransformWithStateInPandas": CUSTOM,
+    "GlobalLimit": LIMIT,
+}
+_DELAY = "spark.watermarkDelayMs"
+TIME_WINDOW = "spark.timeWindow"
+SESSION_WINDOW = "spark.sessionWindow"
+
+
+@dataclass(frozen=True, slots=True)
+class WindowShape:
+    """A time window as Spark planned it; `time` is the expression that it was made from."""
+
+    duration_us: int
+    slide_us: int
+    start_us: int
+    time: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One way into an operator with state. `path` leads to the plan whose rows enter there."""
+
+    kind: str
+    path: tuple[int, ...]
+    moment: Any | None
+    """The attribute that carries the watermark; None where nothing can be late."""
+    window: WindowShape | None = None
+    is_session: bool = False
+
+    @property
+    def side(self) -> int:
+        return self.path[-1]
+
+
+def is_stateful(node: Any) -> bool:
+    """Whether an operator keeps state from batch to batch."""
+    if not node.isStreaming():
+        return False
+    name = str(node.nodeName())
+    if name == "Join":
+        return bool(node.left().isStreaming() and node.right().isStreaming())
+    return name in STATEFUL
+
+
+def kind_of(node: Any) -> str:
+    return STATEFUL.get(str(node.nodeName()), JOIN)
+
+
+def entries_of(frame: DataFrame) -> list[Entry]:
+    """Every way into a first operator with state."""
+    plan = analyzed(frame)
+    return list(_entries(plan, ()))
+
+
+def _entries(node: Any, path: tuple[int, ...]) -> Iterator[Entry]:
+    children = list(items(node.children()))
+    for number, child in enumerate(children):
+        inner = (*path, number)
+        if not child.isStreaming():
+            continue
+        if is_stateful(node) and not any(is_stateful(below) for below in plan_nodes(child)):
+            yield _entry(node, child, inner)
+        else:
+            yield from _entries(child, inner)
+
+
+def _entry(node: Any, child: Any, path: tuple[int, ...]) -> Entry:
+    kind, moment = kind_of(node), _moment(node, child)
+    if moment is None:
+        return Entry(kind, path, None)
+    if moment.metadata().contains(SESSION_WINDOW):
+        return Entry(kind, path, moment, is_session=True)
+    window = _shape(child, moment) if moment.metadata().contains(TIME_WINDOW) else None
+    return Entry(kind, path, moment, window)
+
+
+def _moment(node: Any, child: Any) -> Any | None:
+    """The attribute by which Spark itself judges whether a row is too late for an operator."""
+    name = str(node.nodeName())
+    if name in ("Aggregate", "Distinct"):
+        grouping = node.groupingExpressions() if name == "Aggregate" else child.output()
+        return _with_watermark(grouping)
+    if name == "GlobalLimit":
+        return None
+    if name.startswith("TransformWithState") and "EventTime" not in str(node.timeMode()):
+        return None
+    if name.startswith("FlatMapGroups") and "EventTime" not in str(node.timeout()):
+        return None
+    return _with_watermark(child.output())
+
+
+def _with_watermark(attributes: Any) -> Any | None:
+    for attribute in items(attributes):
+        if class_name(attribute) == "AttributeReference" and attribute.metadata().contains(_DELAY):
+            return attribute
+    return None
+
+
+# The shape of a window, from the expression that Spark makes of `window(…)`:
+# start = time - remainder((time - start_time) % slide) - i * slide, end = start + duration
+
+
+def _shape(plan: Any, moment: Any) -> WindowShape | None:
+    definition = _definition(plan, moment)
+    if definition is None or class_name(definition) != "CreateNamedStruct":
+        return None
+    end = definition.valExprs().apply(1)
+    remainder = next((e for e in _parts(end) if class_name(e) == "Remainder"), None)
+    total = next((e for e in _parts(end) if class_name(e) == "Add"), None)
+    if remainder is None or total is None:
+        return None
+    elapsed = remainder.left()
+    if class_name(elapsed) != "Subtract":
+        return None
+    return WindowShape(
+        duration_us=int(total.right().value()),
+        slide_us=int(remainder.right().value()),
+        start_us=int(elapsed.right().value()),
+        time=elapsed.left().child(),
+    )
+
+
+def _definition(plan: Any, attribute: Any) -> Any | None:
+    """The expression behind an attribute, through everything that only renames it."""
+    wanted = attribute.exprId()
+    for node in plan_nodes(plan):
+        for name, expression in _named(node):
+            if not name.equals(wanted):
+                continue
+            if class_name(expression) != "AttributeReference":
+                return expression
+            wanted = expression.exprId()
+    return None
+
+
+def _named(node: Any) -> Iterator[tuple[Any, Any]]:
+    """The expressions that a node gives a name, by the name's id."""
+    kind = str(node.nodeName())
+    if kind == "Project":
+        for named in items(node.projectList()):
+            if class_name(named) == "Alias":
+                yield named.exprId(), named.child()
+    if kind == "Expand":
+        # One projection per window that a moment falls into; all windows have the same shape.
+        first = items(node.projections().apply(0))
+        for attribute, expression in zip(items(node.output()), first, strict=True):
+            is_alias = class_name(expression) == "Alias"
+            yield attribute.exprId(), expression.child() if is_alias else expression
+
+
+def _parts(expression: Any) -> Iterator[Any]:
+    yield expression
+    for child in items(expression.children()):
+        yield from _parts(child)
+
+
+def entering(frame: DataFrame, entry: Entry) -> Any:
+    """The plan whose rows enter at an entry."""
+    return part_at(analyzed(frame), entry.path)

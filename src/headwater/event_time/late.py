@@ -1,0 +1,176 @@
+"""Late rows: counted and kept out of the result in every output mode, and handed over as data.
+
+Spark drops a late row inside its operator, without a count of rows, and in complete mode not at
+all. Here the rows pass a watch just before the operator: it counts them, keeps a bounded number of
+the late ones for whoever listens to the query's progress, and lets only the others in. The watch is
+part of Spark's own plan, so no row passes through Python.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from headwater.event_time.entries import SESSION_WINDOW, TIME_WINDOW, Entry, entering, entries_of
+from headwater.event_time.plans import analyzed, column_of, frame_of, items, with_part
+from headwater.events import LateCount
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+WATCH = "__headwater_late_"
+"""Before the number of an entry: the name under which Spark reports what its watch saw."""
+KEPT = 5_000
+"""So many late rows of one batch come with the progress; of more, the batch is read again."""
+WINDOW, WATERMARK, BATCH, INPUT = "window", "watermark", "batch", "input"
+"""Columns of a late table beside those of the rows."""
+
+
+def watched_entries(frame: DataFrame) -> list[Entry]:
+    """The entries of a query at which a row can be late."""
+    return [entry for entry in entries_of(frame) if entry.moment is not None]
+
+
+def watched(
+    frame: DataFrame,
+    watermark: Column,
+    *,
+    newest: Column | None,
+    keeps: bool,
+    sees_rows: bool = False,
+) -> DataFrame:
+    """The query with a watch at every entry.
+
+    `newest` is the newest event time of earlier batches, where it is known. `keeps` also hands the
+    late rows over. `sees_rows`: any row behind the watermark is late, not only those whose window
+    is closed.
+    """
+    for number, entry in enumerate(watched_entries(frame)):
+        rows = _Rows(frame, entry, watermark, sees_rows=sees_rows)
+        metrics = rows.metrics(newest, keeps=keeps)
+        kept = rows.frame.observe(f"{WATCH}{number}", *metrics).where(~rows.is_late)
+        plan = with_part(frame.sparkSession, analyzed(frame), entry.path, analyzed(kept))
+        frame = frame_of(frame.sparkSession, plan)
+    return frame
+
+
+def late_rows(
+    frame: DataFrame, number: int, watermark: Column, *, sees_rows: bool = False
+) -> DataFrame:
+    """The late rows at an entry, as they go into the late table, over all that `frame` reads."""
+    entry = watched_entries(frame)[number]
+    rows = _Rows(frame, entry, watermark, sees_rows=sees_rows)
+    return rows.frame.where(rows.is_late).select(*rows.columns())
+
+
+def count_of(observed: Mapping[str, Mapping[str, Any]]) -> LateCount | None:
+    """What the watches saw, from the metrics of a progress; None where there was none."""
+    seen = [figures for name, figures in observed.items() if name.startswith(WATCH)]
+    if not seen:
+        return None
+    total = LateCount()
+    for figures in seen:
+        total += LateCount(**{name: int(figures.get(name) or 0) for name in _COUNTS})
+    return total
+
+
+_COUNTS = ("rows", "out_of_order", "late", "late_windows")
+
+
+class _Rows:
+    """The rows that enter at one entry, and what can be said of each."""
+
+    def __init__(
+        self, frame: DataFrame, entry: Entry, watermark: Column, *, sees_rows: bool
+    ) -> None:
+        spark = frame.sparkSession
+        self.entry = entry
+        self.watermark = watermark
+        self.frame = frame_of(spark, entering(frame, entry))
+        self._moment = column_of(spark, entry.moment)
+        self._spark = spark
+        self._sees_rows = sees_rows
+        self._attributes = list(items(entering(frame, entry).output()))
+
+    @property
+    def event_time(self) -> Column | None:
+        """When a row happened; None where only its window is left of it."""
+        window = self.entry.window
+        if window is not None:
+            names = {str(a.exprId()) for a in self._attributes}
+            used = {str(a.exprId()) for a in items(window.time.references().toSeq())}
+            return column_of(self._spark, window.time) if used <= names else None
+        return self._moment["start"] if self.entry.is_session else self._moment
+
+    @property
+    def is_late(self) -> Column:
+        from pyspark.sql import functions as F
+
+        event_time = self.event_time
+        is_window = self.entry.window is not None or "end" in self._fields()
+        if is_window and not self.entry.is_session:
+            late = self._moment["end"] <= self.watermark
+            if self._sees_rows and event_time is not None:
+                late = late | (event_time <= self.watermark)
+        else:
+            assert event_time is not None
+            late = event_time <= self.watermark
+        return F.coalesce(late, F.lit(False))
+
+    @property
+    def is_first_window(self) -> Column | None:
+        """Whether this is the first of the windows that a row falls into; None: it has but one."""
+        from pyspark.sql import functions as F
+
+        window, event_time = self.entry.window, self.event_time
+        if window is None or window.slide_us == window.duration_us or event_time is None:
+            return None
+        slide = F.make_dt_interval(secs=F.lit(window.slide_us / 1_000_000))
+        return self._moment["end"] - slide <= event_time
+
+    def metrics(self, newest: Column | None, *, keeps: bool) -> list[Column]:
+        from pyspark.sql import functions as F
+
+        first = self.is_first_window
+        is_row = F.lit(True) if first is None else first
+        event_time = self.event_time
+        is_behind = F.lit(False)
+        if newest is not None and event_time is not None:
+            is_behind = F.coalesce(event_time < newest, F.lit(False))
+        found = [
+            (F.count(F.lit(1)) if first is None else F.count_if(is_row)).alias("rows"),
+            F.count_if(is_row & is_behind & ~self.is_late).alias("out_of_order"),
+            F.count_if(is_row & self.is_late).alias("late"),
+            F.count_if(self.is_late).alias("late_windows"),
+        ]
+        if keeps:
+            row = F.struct(*self.columns())
+            order = F.when(self.is_late, F.xxhash64(self._moment))
+            found.append(F.max_by(row, order, KEPT).alias("late_rows"))
+        return found
+
+    def columns(self) -> list[Column]:
+        """The row's own columns, then the window that it missed."""
+        from pyspark.sql import functions as F
+
+        taken = {WINDOW, WATERMARK, BATCH, INPUT}
+        found = []
+        for attribute in self._attributes:
+            if self._is_window(attribute):
+                continue
+            name = str(attribute.name())
+            while name.lower() in taken:
+                name = f"{name}_"
+            taken.add(name.lower())
+            found.append(column_of(self._spark, attribute).alias(name))
+        window = self._moment if "end" in self._fields() and not self.entry.is_session else None
+        nothing = F.lit(None).cast("struct<start: timestamp, end: timestamp>")
+        found.append((nothing if window is None else window).alias(WINDOW))
+        return found
+
+    def _is_window(self, attribute: Any) -> bool:
+        return any(attribute.metadata().contains(mark) for mark in (TIME_WINDOW, SESSION_WINDOW))
+
+    def _fields(self) -> list[str]:
+        kind = self.entry.moment.dataType()  # type: ignore[union-attr]
+        return [str(n) for n in kind.fieldNames()] if str(kind.typeName()) == "struct" else []

@@ -1,0 +1,74 @@
+"""Spark's logical plans, looked at and taken apart from Python."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+
+def analyzed(frame: DataFrame) -> Any:
+    return frame._jdf.queryExecution().analyzed()
+
+
+def frame_of(spark: SparkSession, plan: Any) -> DataFrame:
+    """A DataFrame over a plan, or over a part of one."""
+    from pyspark.sql import DataFrame
+
+    jvm: Any = spark._jvm
+    datasets = jvm.org.apache.spark.sql.classic.Dataset
+    return DataFrame(datasets.ofRows(spark._jsparkSession, plan), spark)
+
+
+def column_of(spark: SparkSession, expression: Any) -> Column:
+    """An expression of a plan as a column; names that stand twice make no difference to it."""
+    from pyspark.sql import Column
+
+    jvm: Any = spark._jvm
+    return Column(jvm.org.apache.spark.sql.classic.ExpressionUtils.column(expression))
+
+
+def items(sequence: Any) -> Iterator[Any]:
+    for position in range(sequence.size()):
+        yield sequence.apply(position)
+
+
+def plan_nodes(plan: Any) -> Iterator[Any]:
+    yield plan
+    for child in items(plan.children()):
+        yield from plan_nodes(child)
+
+
+def class_name(part: Any) -> str:
+    return str(part.getClass().getSimpleName())
+
+
+def with_part(spark: SparkSession, plan: Any, path: Sequence[int], part: Any) -> Any:
+    """The plan with another part at a place; `path` are the numbers of children on the way."""
+    if not path:
+        return part
+    jvm: Any = spark._jvm
+    children = jvm.java.util.ArrayList()
+    for number, child in enumerate(items(plan.children())):
+        is_on_path = number == path[0]
+        children.add(with_part(spark, child, path[1:], part) if is_on_path else child)
+    scala = jvm.scala.jdk.javaapi.CollectionConverters
+    return plan.withNewChildren(scala.asScala(children).toSeq())
+
+
+def part_at(plan: Any, path: Sequence[int]) -> Any:
+    for number in path:
+        plan = plan.children().apply(number)
+    return plan
+
+
+def streaming_leaves(plan: Any) -> list[Any]:
+    """The streams that a plan reads, each once, in the order in which Spark numbers them."""
+    leaves = plan.collectLeaves()
+    found: list[Any] = []
+    for leaf in items(leaves):
+        if leaf.isStreaming() and not any(leaf.equals(other) for other in found):
+            found.append(leaf)
+    return found

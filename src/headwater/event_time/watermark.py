@@ -1,0 +1,64 @@
+"""The watermark of the batch that runs, as a column.
+
+Spark has no expression for it. But it plans every batch anew, after it has written the batch's line
+of the offset log, and folds what is constant: an expression that asks an object in the driver
+becomes a literal of that batch. Executors never see the object, and a batch that runs again finds
+the same line and the same watermark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, SparkSession
+
+
+def batch_watermark(spark: SparkSession, read_ms: Callable[[], int]) -> Column:
+    """A timestamp that is asked of `read_ms` whenever Spark plans a batch."""
+    from pyspark import SparkContext
+    from pyspark.java_gateway import ensure_callback_server_started
+    from pyspark.sql import Column
+    from pyspark.sql import functions as F
+
+    ensure_callback_server_started(SparkContext._gateway)  # type: ignore[no-untyped-call]  # PySpark has no type for it
+    jvm: Any = spark._jvm
+    types = jvm.org.apache.spark.sql.types
+    expressions = jvm.org.apache.spark.sql.catalyst.expressions
+    supplier = jvm.java.lang.Class.forName("java.util.function.LongSupplier")
+    asked = expressions.Literal(_Supplier(read_ms), types.ObjectType(supplier))
+    long = getattr(getattr(types, "LongType$"), "MODULE$")
+    none = jvm.scala.jdk.javaapi.CollectionConverters.asScala(jvm.java.util.ArrayList()).toSeq()
+    invoked = expressions.objects.Invoke(asked, "getAsLong", long, none, none, False, False, True)
+    millis = jvm.org.apache.spark.sql.classic.ExpressionUtils.column(invoked)
+    return F.timestamp_millis(Column(millis))
+
+
+def watermark_at(ms: int) -> Column:
+    """The watermark of a batch that is over."""
+    from pyspark.sql import functions as F
+
+    return F.timestamp_millis(F.lit(ms))
+
+
+class _Supplier:
+    """Called by Spark."""
+
+    def __init__(self, read_ms: Callable[[], int]) -> None:
+        self._read_ms = read_ms
+
+    def getAsLong(self) -> int:  # noqa: N802 - Java's names
+        return self._read_ms()
+
+    def toString(self) -> str:  # noqa: N802
+        return "batch_watermark"
+
+    def hashCode(self) -> int:  # noqa: N802
+        return id(self) & 0x7FFFFFFF
+
+    def equals(self, other: object) -> bool:
+        return other is self
+
+    class Java:
+        implements = ["java.util.function.LongSupplier"]

@@ -1,0 +1,148 @@
+"""Late rows, kept in `<table>__late`: one row per missed window."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import reduce
+from typing import TYPE_CHECKING, Any
+
+from headwater.definitions import PERFECT, Late, Source, duration_ms
+from headwater.event_time.late import (
+    BATCH,
+    INPUT,
+    KEPT,
+    WATCH,
+    WATERMARK,
+    late_rows,
+    watched,
+    watched_entries,
+)
+from headwater.event_time.watermark import batch_watermark, watermark_at
+from headwater.events import Event, LateCaptured
+from headwater.runtime.offsets import OffsetLog
+from headwater.runtime.replay import Replay
+from headwater.runtime.sides import Part, SideTable, Told, batches_between
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+
+def late_name(table: str) -> str:
+    """The table that keeps the late rows of a table."""
+    return f"{table}__late"
+
+
+def with_watch(
+    frame: DataFrame, late: Late, sources: Sequence[Source], log: OffsetLog
+) -> DataFrame:
+    """A table's query with a watch where rows may be late; `log` is its own offset log."""
+    watermark = batch_watermark(frame.sparkSession, log.watermark_ms)
+    return watched(
+        frame,
+        watermark,
+        newest=_newest(watermark, sources, late),
+        keeps=late.keeps_rows,
+        sees_rows=is_perfect(sources),
+    )
+
+
+def is_perfect(sources: Sequence[Source]) -> bool:
+    """Whether every row behind the watermark breaks a promise."""
+    watermarks = [source.watermark for source in sources if source.watermark]
+    return bool(watermarks) and all(watermark == PERFECT for watermark in watermarks)
+
+
+def _newest(watermark: Column, sources: Sequence[Source], late: Late) -> Column | None:
+    """The newest event time of earlier batches: known where one source moves the watermark."""
+    from pyspark.sql import functions as F
+
+    delays = [source.delay for source in sources if source.delay]
+    if len(delays) != 1:
+        return None
+    delay_ms = duration_ms(delays[0]) + (duration_ms(late.lateness) if late.lateness else 0)
+    return watermark + F.make_dt_interval(secs=F.lit(delay_ms / 1000))
+
+
+class LateRows(SideTable):
+    """The late rows of one table. Few of them come with the progress; of many, and after a crash,
+    the batch is run again through the query up to where they were found late."""
+
+    def __init__(
+        self,
+        query: str,
+        frame: DataFrame,
+        sources: Sequence[Source],
+        log: OffsetLog,
+        replay: Replay,
+    ) -> None:
+        self.query = query
+        self.name = late_name(query)
+        self._spark = frame.sparkSession
+        self._sees_rows = is_perfect(sources)
+        self._log = log
+        self._replay = replay
+        self._entries = watched_entries(frame)
+
+    def count(self, told: Told | None) -> int | None:
+        if told is None or told.event.late is None:
+            return None
+        return told.event.late.late_windows
+
+    def parts(self, after: int, batch: int, told: Told | None) -> Iterator[Part]:
+        for number in batches_between(after, batch):
+            entry = self._log.entry(number)
+            if entry is None:
+                raise LookupError(
+                    f"{self._log.checkpoint} no longer has the offsets of batch {number}"
+                )
+            at = watermark_at(entry.watermark_ms)
+            found = [
+                self._at_entry(position, number, at, told) for position in range(len(self._entries))
+            ]
+            rows = reduce(lambda one, other: one.unionByName(other, True), found)
+            yield Part(number, _labelled(rows, at, number))
+
+    def captured(self, batch: int, rows: int) -> Event:
+        return LateCaptured(self.query, batch, rows)
+
+    def _at_entry(self, position: int, batch: int, at: Column, told: Told | None) -> DataFrame:
+        from pyspark.sql import functions as F
+
+        rows = None if told is None else _told_rows(self._spark, told, position)
+        if rows is None:
+            rows = self._replay.rows(
+                lambda built: late_rows(built.frame, position, at, sees_rows=self._sees_rows),
+                batch,
+            )
+        if len(self._entries) == 1:
+            return rows
+        return rows.withColumn(INPUT, F.lit(_input_name(self._entries[position].side)))
+
+
+def _input_name(side: int) -> str:
+    return "left" if side == 0 else "right"
+
+
+def _labelled(rows: DataFrame, at: Column, batch: int) -> DataFrame:
+    from pyspark.sql import functions as F
+
+    return rows.withColumn(WATERMARK, at).withColumn(BATCH, F.lit(batch).cast("long"))
+
+
+def _told_rows(spark: SparkSession, told: Told, position: int) -> DataFrame | None:
+    """The late rows that came with a progress; None where there were too many for that."""
+    from pyspark.sql import DataFrame
+
+    metrics: Any = told.progress.observedMetrics().get(f"{WATCH}{position}")
+    if metrics is None:
+        return None
+    missed = int(metrics.getAs("late_windows") or 0)
+    if missed > KEPT:
+        return None
+    kind = metrics.schema().apply("late_rows").dataType().elementType()
+    listed = metrics.getList(metrics.fieldIndex("late_rows"))
+    if listed.size() != missed:
+        return None
+    return DataFrame(spark._jsparkSession.createDataFrame(listed, kind), spark)

@@ -1,0 +1,54 @@
+"""The offset log of a checkpoint: what each batch was to read, and the watermark it began with."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+
+from headwater.runtime.storage import Files, last_number
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetEntry:
+    """One batch; `offsets` are the ends of its sources, as their own JSON."""
+
+    batch: int
+    watermark_ms: int
+    timestamp_ms: int
+    offsets: tuple[str | None, ...]
+
+
+class OffsetLog:
+    """Reads `<checkpoint>/offsets`."""
+
+    def __init__(self, files: Files, checkpoint: str) -> None:
+        self._files = files
+        self.checkpoint = checkpoint
+        self._latest = -1
+
+    def entry(self, batch: int) -> OffsetEntry | None:
+        """What was logged for a batch; None where it was not, or is no longer there."""
+        path = f"{self.checkpoint}/offsets/{batch}"
+        if batch < 0 or not self._files.exists(path):
+            return None
+        _, metadata, *offsets = self._files.read(path).splitlines()
+        about = json.loads(metadata)
+        return OffsetEntry(
+            batch,
+            int(about["batchWatermarkMs"]),
+            int(about["batchTimestampMs"]),
+            tuple(None if line == "-" else line for line in offsets),
+        )
+
+    def latest(self) -> OffsetEntry | None:
+        """The newest batch. After the first time only the next numbers are looked for."""
+        if self._latest < 0 or self.entry(self._latest) is None:
+            self._latest = last_number(self._files, f"{self.checkpoint}/offsets") or 0
+        while self._files.exists(f"{self.checkpoint}/offsets/{self._latest + 1}"):
+            self._latest += 1
+        return self.entry(self._latest)
+
+    def watermark_ms(self) -> int:
+        """The watermark that the newest batch began with; 0 before the first."""
+        entry = self.latest()
+        return 0 if entry is None else entry.watermark_ms

@@ -1,0 +1,186 @@
+"""Rows that leave a query beside its result, kept as data in Delta tables of their own.
+
+The query itself only counts them, and may hand a few over with its progress. The rest happens off
+its path, batch after batch: where a batch counted some, they are appended to the side table under
+a transaction that names the query and the batch. A cursor says up to which batch this is decided;
+after a crash the undecided batches are read again, from the offsets of the checkpoint.
+"""
+
+from __future__ import annotations
+
+import json
+import queue
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from headwater.events import BatchCompleted, Event, Report
+from headwater.ledger import transactions
+from headwater.runtime.storage import Files, Storage, last_number
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_CURSOR_EVERY = 20
+"""On storage where writing a file costs more than reading a few batches again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What a query said of a batch: figures, and Spark's own progress with the rows in it."""
+
+    event: BatchCompleted
+    progress: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Rows for a side table, decided up to a batch."""
+
+    batch: int
+    rows: DataFrame
+
+
+class SideTable(ABC):
+    """One side table and the query whose rows it keeps."""
+
+    query: str
+    name: str
+
+    @abstractmethod
+    def count(self, told: Told | None) -> int | None:
+        """How many rows a batch has for it; None where nobody counted."""
+
+    @abstractmethod
+    def parts(self, after: int, batch: int, told: Told | None) -> Iterable[Part]:
+        """The rows of the batches behind `after`, up to and with `batch`."""
+
+    @abstractmethod
+    def captured(self, batch: int, rows: int) -> Event:
+        """What is reported when rows were stored."""
+
+    @property
+    def key(self) -> tuple[str, str]:
+        return self.query, self.name
+
+
+class SideTables:
+    """Decides batch after batch, in a thread of its own."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        storage: Storage,
+        tables: Iterable[SideTable],
+        report: Report,
+    ) -> None:
+        self._spark = spark
+        self._storage = storage
+        self._files = Files(storage, spark)
+        self._tables: dict[str, list[SideTable]] = {}
+        for table in tables:
+            self._tables.setdefault(table.query, []).append(table)
+        self._report = report
+        self._cursors: dict[tuple[str, str], int] = {}
+        self._written: dict[tuple[str, str], int] = {}
+        self._batches: queue.Queue[tuple[str, int, Told | None] | None] = queue.Queue()
+        self._thread = threading.Thread(target=self._work, name="headwater-sides", daemon=True)
+        self._failures: dict[str, Exception] = {}
+
+    @property
+    def failure(self) -> tuple[str, Exception] | None:
+        """A side table whose batches are still undecided, and why."""
+        return next(iter(self._failures.items()), None)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def decide(self, query: str, batch: int, told: Told) -> None:
+        """Hands over a committed batch."""
+        if query in self._tables:
+            self._batches.put((query, batch, told))
+
+    def catch_up(self, query: str) -> None:
+        """Batches that an earlier run committed without deciding are decided first."""
+        if query not in self._tables:
+            return
+        committed = last_number(self._files, f"{self._storage.checkpoint(query)}/commits")
+        if committed is not None:
+            self._batches.put((query, committed, None))
+
+    def await_decided(self) -> None:
+        """Returns when everything handed over so far is decided."""
+        self._batches.join()
+
+    def close(self) -> None:
+        """Returns when everything handed over is decided."""
+        self._batches.put(None)
+        self._thread.join()
+        for key, cursor in self._cursors.items():
+            self._write_cursor(key, cursor)
+
+    def _work(self) -> None:
+        while (item := self._batches.get()) is not None:
+            self._decide_item(*item)
+            self._batches.task_done()
+
+    def _decide_item(self, query: str, batch: int, told: Told | None) -> None:
+        for table in self._tables[query]:
+            try:
+                self._decide(table, batch, told)
+                self._failures.pop(table.name, None)
+            except Exception as problem:
+                # The cursor stays: the same batches are decided with the next one.
+                self._failures[table.name] = problem
+
+    def _decide(self, table: SideTable, batch: int, told: Told | None) -> None:
+        if table.key not in self._cursors:
+            self._cursors[table.key] = self._read_cursor(table)
+        cursor = self._cursors[table.key]
+        if batch <= cursor:
+            return
+        is_whole = told is not None and batch == cursor + 1
+        if not is_whole or table.count(told) != 0:
+            for part in table.parts(cursor, batch, told if is_whole else None):
+                self._store(table, part)
+        self._cursors[table.key] = batch
+        every = 1 if self._storage.is_local else _CURSOR_EVERY
+        if batch - self._written.get(table.key, -1) >= every:
+            self._write_cursor(table.key, batch)
+
+    def _store(self, table: SideTable, part: Part) -> None:
+        rows = transactions.append(
+            part.rows,
+            self._storage.table(table.name),
+            application=self._application(table),
+            version=part.batch,
+        )
+        if rows:
+            self._report(table.captured(part.batch, rows))
+
+    def _application(self, table: SideTable) -> str:
+        metadata = self._files.read(f"{self._storage.checkpoint(table.query)}/metadata")
+        return f"{json.loads(metadata)['id']}/{table.name}"
+
+    def _read_cursor(self, table: SideTable) -> int:
+        path = self._cursor_path(table.key)
+        written = int(self._files.read(path)) if self._files.exists(path) else -1
+        self._written[table.key] = written
+        place = self._storage.table(table.name)
+        stored = transactions.last_version(self._spark, place, self._application(table))
+        return max(written, -1 if stored is None else stored)
+
+    def _write_cursor(self, key: tuple[str, str], cursor: int) -> None:
+        if self._files.exists(self._storage.checkpoint(key[0])):
+            self._files.write(self._cursor_path(key), str(cursor))
+            self._written[key] = cursor
+
+    def _cursor_path(self, key: tuple[str, str]) -> str:
+        query, name = key
+        return f"{self._storage.checkpoint(query)}/headwater/{name}"
+
+
+def batches_between(after: int, batch: int) -> Iterator[int]:
+    yield from range(after + 1, batch + 1)
