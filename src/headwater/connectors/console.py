@@ -23,6 +23,7 @@ class Console(Connector):
 
     system: ClassVar[str] = "console"
     writes: ClassVar[bool] = True
+    writes_increments: ClassVar[bool] = True
     write_triggers: ClassVar[frozenset[TriggerKind]] = frozenset(TriggerKind)
 
     rows: int = 20
@@ -41,6 +42,11 @@ class Console(Connector):
             return frame.writeStream.format("console").options(**{**options, **self.options})
         # Spark's own sink prints from the JVM, past whatever sys.stdout is (a test, a log file).
         return frame.writeStream.foreachBatch(self._show)
+
+    def write_increment(
+        self, frame: DataFrame, request: WriteRequest, *, query: str, batch: int
+    ) -> None:
+        self._show(frame, batch)
 
     def write_batch(self, frame: DataFrame, request: WriteRequest) -> None:
         print(self._table(frame), flush=True)

@@ -20,6 +20,7 @@ from headwater.connectors.interface import (
 )
 from headwater.definitions import Limit, LimitUnit, OutputMode
 from headwater.errors import DeltaTableMissing, InvalidConnector, KeyNotUnique
+from headwater.ledger import transactions
 from headwater.local.jars import JarSet
 from headwater.schemas import quoted
 
@@ -41,6 +42,7 @@ class Delta(Connector):
     writes: ClassVar[bool] = True
     keeps_columns: ClassVar[bool] = True
     is_replayable: ClassVar[bool] = True
+    writes_increments: ClassVar[bool] = True
     limit_units: ClassVar[frozenset[LimitUnit]] = frozenset({LimitUnit.FILES, LimitUnit.BYTES})
 
     path: str | None = None
@@ -74,6 +76,15 @@ class Delta(Connector):
         if request.mode is OutputMode.UPDATE:
             return frame.writeStream.foreachBatch(_merging(path, request))
         return frame.writeStream.format("delta").options(**self.options).option("path", path)
+
+    def write_increment(
+        self, frame: DataFrame, request: WriteRequest, *, query: str, batch: int
+    ) -> None:
+        path = self._write_path(request)
+        if request.mode is OutputMode.UPDATE:
+            _merging(path, request)(frame, batch)
+        else:
+            transactions.append(frame, path, application=query, version=batch)
 
     def write_batch(self, frame: DataFrame, request: WriteRequest) -> None:
         options = {"overwriteSchema": "true", **self.options}

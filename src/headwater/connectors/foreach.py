@@ -50,6 +50,7 @@ class ForeachBatch(FunctionSink):
     """A function of a batch's DataFrame. See `foreach_batch`."""
 
     system: ClassVar[str] = "foreach_batch"
+    writes_increments: ClassVar[bool] = True
 
     function: Callable[[DataFrame, int], object]
 
@@ -64,6 +65,11 @@ class ForeachBatch(FunctionSink):
             self.function(batch, number)
 
         return frame.writeStream.foreachBatch(call)
+
+    def write_increment(
+        self, frame: DataFrame, request: WriteRequest, *, query: str, batch: int
+    ) -> None:
+        self.function(frame, batch)
 
     def describe(self) -> str:
         return f"foreach_batch {_name(self.function)}"

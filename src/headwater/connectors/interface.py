@@ -109,6 +109,8 @@ class Connector:
     """In which units `max_per_batch` can be said."""
     read_triggers: ClassVar[frozenset[TriggerKind]] = MICRO_BATCH
     write_triggers: ClassVar[frozenset[TriggerKind]] = MICRO_BATCH
+    writes_increments: ClassVar[bool] = False
+    """Whether a batch can be written by `write_increment`."""
     takes_async_progress: ClassVar[bool] = False
     """Whether Spark lets a query into this sink track its progress asynchronously."""
 
@@ -165,6 +167,12 @@ class Connector:
 
     def write_stream(self, frame: DataFrame, request: WriteRequest) -> DataStreamWriter:
         """A writer with format and options set; the runtime adds mode, trigger, checkpoint."""
+        raise NotWritable(self.system)
+
+    def write_increment(
+        self, frame: DataFrame, request: WriteRequest, *, query: str, batch: int
+    ) -> None:
+        """Writes the rows of one batch of a query, in the request's mode."""
         raise NotWritable(self.system)
 
     def check_replaceable(self, request: WriteRequest) -> None:

@@ -65,6 +65,7 @@ class Kafka(Connector):
     limit_units: ClassVar[frozenset[LimitUnit]] = frozenset({LimitUnit.ROWS})
     read_triggers: ClassVar[frozenset[TriggerKind]] = frozenset(TriggerKind)
     write_triggers: ClassVar[frozenset[TriggerKind]] = frozenset(TriggerKind)
+    writes_increments: ClassVar[bool] = True
     takes_async_progress: ClassVar[bool] = True
 
     topics: tuple[str, ...] = ()
@@ -189,6 +190,20 @@ class Kafka(Connector):
         return False, "a batch that is run again appends its records to the topic again"
 
     def write_stream(self, frame: DataFrame, request: WriteRequest) -> DataStreamWriter:
+        options = self._write_options(frame, request)
+        if request.is_async_progress:
+            options |= _ASYNC_PROGRESS
+        records = frame.select(*self._record(frame, request.key))
+        return records.writeStream.format("kafka").options(**{**options, **self.options})
+
+    def write_increment(
+        self, frame: DataFrame, request: WriteRequest, *, query: str, batch: int
+    ) -> None:
+        options = {**self._write_options(frame, request), **self.options}
+        records = frame.select(*self._record(frame, request.key))
+        records.write.format("kafka").options(**options).save()
+
+    def _write_options(self, frame: DataFrame, request: WriteRequest) -> dict[str, str]:
         options = _java_options(_required(request.connection))
         if self._topic() is not None:
             options["topic"] = str(self._topic())
@@ -198,10 +213,7 @@ class Kafka(Connector):
                 f"table {request.table!r} has no column `topic`, and the sink names none",
                 remedy='name one, kafka("topic"), or add the column',
             )
-        if request.is_async_progress:
-            options |= _ASYNC_PROGRESS
-        records = frame.select(*self._record(frame, request.key))
-        return records.writeStream.format("kafka").options(**{**options, **self.options})
+        return options
 
     def _record(self, frame: DataFrame, key: tuple[str, ...]) -> list[Column]:
         """The columns of Kafka records: value, and key, topic, headers, partition if there are."""

@@ -6,11 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from headwater.connectors.interface import Connector
 from headwater.definitions import (
     PERFECT,
     Late,
     LateKind,
     OutputMode,
+    PaneValues,
     Source,
     Table,
     Trigger,
@@ -20,6 +22,7 @@ from headwater.definitions import (
 from headwater.errors import DelayZero, LatePolicyImpossible, UnboundedState, WatermarkTooShort
 from headwater.event_time.entries import AGGREGATION, Entry
 from headwater.event_time.late import watched_entries
+from headwater.event_time.panes import additive_columns
 from headwater.planning.analysis import QueryFacts, facts_of
 from headwater.planning.inputs import StreamInput
 
@@ -37,7 +40,9 @@ class LateChoice:
     reason: str
 
 
-def choose_late(table: Table, frame: DataFrame, inputs: Sequence[StreamInput]) -> LateChoice:
+def choose_late(
+    table: Table, frame: DataFrame, inputs: Sequence[StreamInput], sink: Connector
+) -> LateChoice:
     """What was asked for; else capture, or drop where a source cannot be read again.
 
     Raises LatePolicyImpossible.
@@ -70,6 +75,8 @@ def choose_late(table: Table, frame: DataFrame, inputs: Sequence[StreamInput]) -
         )
     if asked.has_panes:
         _require_one_window(table, asked, frame, entries)
+        _require_sink(table, asked, sink)
+        _require_additive(table, asked, frame, entries)
     return LateChoice(asked, "asked for")
 
 
@@ -92,6 +99,34 @@ def _require_one_window(
             str(asked),
             problem,
             remedy='late="capture" keeps them; headwater late --merge counts them afterwards',
+            where=table.location,
+        )
+
+
+def _require_sink(table: Table, asked: Late, sink: Connector) -> None:
+    if not sink.writes_increments:
+        raise LatePolicyImpossible(
+            table.name,
+            str(asked),
+            f"{sink.describe()} takes rows only from Spark's own streaming writer",
+            remedy="leave into= out for a managed Delta table",
+            where=table.location,
+        )
+
+
+def _require_additive(
+    table: Table, asked: Late, frame: DataFrame, entries: Sequence[Entry]
+) -> None:
+    if asked.values is not PaneValues.DISCARDING:
+        return
+    _, others = additive_columns(frame, entries[0])
+    if others:
+        raise LatePolicyImpossible(
+            table.name,
+            str(asked),
+            f"of {', '.join(others)} no pane can hold only what is new: that is for counts, sums "
+            "and averages",
+            remedy='values="accumulating" or "retracting"',
             where=table.location,
         )
 

@@ -38,6 +38,8 @@ def choose_mode(
     """
     _require_stream(table, facts)
     by_spark = {mode: mode_problem(frame, mode) for mode in OutputMode}
+    if table.late is not None and table.late.has_panes:
+        by_spark = {mode: _PANE_MODES[mode] for mode in OutputMode}
     by_sink = sink.modes(has_key=bool(table.key))
     problems = {
         mode: by_spark[mode] or (None if mode in by_sink else sink_problem(sink, mode))
@@ -48,6 +50,13 @@ def choose_mode(
         return ModeChoice(table.mode, "asked for", problems)
     mode, reason = _default(table, sink, trigger, facts, problems, by_spark)
     return ModeChoice(mode, reason, problems)
+
+
+_PANE_MODES = {
+    OutputMode.APPEND: None,
+    OutputMode.UPDATE: None,
+    OutputMode.COMPLETE: "panes are written when they fire, never all of them again",
+}
 
 
 def sink_problem(sink: Connector, mode: OutputMode) -> str:

@@ -218,7 +218,7 @@ class _Planner:
         guarantee = choose_guarantee(
             table, inputs=inputs, facts=facts, sink=sink, mode=mode.mode, trigger=trigger
         )
-        late = choose_late(table, frame, inputs)
+        late = choose_late(table, frame, inputs, sink)
         sources = self._graph.sources_of(table.name)
         check_watermarks(table, trigger, frame, facts, mode.mode, sources)
         self._modes[table.name] = mode.mode

@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self, cast
 
+from headwater.connectors.interface import WriteRequest
 from headwater.definitions import OutputMode, TriggerKind, WatermarkPolicy, spark_duration
 from headwater.errors import RowsWithoutCheckpoint, SideTableUnwritten, UnknownTable
 from headwater.events import PipelineStarted, PipelineStopped, Report
@@ -18,6 +19,7 @@ from headwater.runtime.failures import explained
 from headwater.runtime.frames import NO_OBSERVATION, BuiltTable, Frames
 from headwater.runtime.late import LateRows, with_watch
 from headwater.runtime.offsets import OffsetLog
+from headwater.runtime.panes import Panes
 from headwater.runtime.progress import ProgressListener, batch_completed
 from headwater.runtime.query import Launched, Query
 from headwater.runtime.rejects import RejectedRecords, reported_by, source_index
@@ -205,7 +207,11 @@ class RunningQueries:
         """Makes the empty table that a merge or another query expects; costs a commit, and sinks
         that nobody reads make their own with the first batch."""
         request = write_request(spec, self.settings, self._storage)
-        spec.sink.prepare(self._spark, built.frame._jdf.schema().toDDL(), request)
+        schema = built.frame._jdf.schema().toDDL()
+        if spec.late is not None and spec.late.has_panes:
+            panes = Panes(spec, built.frame, self._log(spec.name), self._files)
+            schema = self._spark.createDataFrame([], panes.schema())._jdf.schema().toDDL()
+        spec.sink.prepare(self._spark, schema, request)
         self._frames.prepared.add(spec.name)
 
     def _no_rows_without_checkpoint(self, spec: QuerySpec) -> None:
@@ -229,8 +235,7 @@ class RunningQueries:
         checkpoint = self._storage.checkpoint(spec.name)
         resumed_after = last_number(self._files, f"{checkpoint}/commits")
         request = write_request(spec, self.settings, self._storage)
-        writer = spec.sink.write_stream(self._watched(spec, built.frame), request)
-        writer = writer.queryName(spec.name).outputMode(spec.mode.value)
+        writer = self._writer(spec, built.frame, request).queryName(spec.name)
         writer = triggered(writer, spec).option("checkpointLocation", checkpoint)
         try:
             with _watermark_policy(self._spark, spec.table.watermarks):
@@ -240,6 +245,14 @@ class RunningQueries:
             raise explained(spec.name, location, [str(cause)], last_batch=resumed_after) from cause
         self._by_run[str(query.runId)] = spec.name
         return Launched(query, resumed_after)
+
+    def _writer(self, spec: QuerySpec, frame: DataFrame, request: WriteRequest) -> DataStreamWriter:
+        if spec.late is None or not spec.late.has_panes:
+            writer = spec.sink.write_stream(self._watched(spec, frame), request)
+            return writer.outputMode(spec.mode.value)
+        panes = Panes(spec, frame, self._log(spec.name), self._files)
+        updates = self._watched(spec, panes.frame).writeStream.outputMode("update")
+        return updates.foreachBatch(panes.writer(request))
 
     def _watched(self, spec: QuerySpec, frame: DataFrame) -> DataFrame:
         if spec.late is None:

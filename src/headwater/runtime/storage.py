@@ -111,9 +111,9 @@ class Files:
         tools.copy(files, self._path(origin), files, self._path(target), False, settings)
 
     def remove(self, path: str) -> None:
-        """Removes a folder with everything in it, where there is one."""
+        """Removes a file, or a folder with everything in it, where there is one."""
         if self._storage.is_local:
-            shutil.rmtree(path, ignore_errors=True)
+            shutil.rmtree(path) if os.path.isdir(path) else Path(path).unlink(missing_ok=True)
         else:
             self._hadoop(path).delete(self._path(path), True)
 

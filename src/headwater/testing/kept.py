@@ -77,6 +77,7 @@ class KeptSink(Connector):
 
     system: ClassVar[str] = "kept"
     writes: ClassVar[bool] = True
+    writes_increments: ClassVar[bool] = True
 
     kept: KeptRows = field(hash=False)
     original: Connector
@@ -89,6 +90,11 @@ class KeptSink(Connector):
 
     def write_stream(self, frame: DataFrame, request: WriteRequest) -> DataStreamWriter:
         return frame.writeStream.foreachBatch(self.kept.write)
+
+    def write_increment(
+        self, frame: DataFrame, request: WriteRequest, *, query: str, batch: int
+    ) -> None:
+        self.kept.write(frame, batch)
 
     def describe(self) -> str:
         return f"rows of a test, in place of {self.original.describe()}"

@@ -1,0 +1,105 @@
+"""The last values of open windows, versioned by batch.
+
+`<place>/<batch>` holds the groups of every window that the batch touched, as Parquet; the small
+file `<place>/<batch>.json` says for every open window which batch holds it. So a batch reads and
+writes what it touches, whatever else is open, and a batch that runs again finds the version before
+it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+class FileStore(Protocol):
+    """The file operations that the ledger needs."""
+
+    def exists(self, path: str) -> bool: ...
+    def names(self, path: str) -> list[str]: ...
+    def read(self, path: str) -> str: ...
+    def write(self, path: str, text: str) -> None: ...
+    def remove(self, path: str) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class OpenWindows:
+    """Which batch holds each open window, by the window's end in milliseconds; and which windows
+    have groups that changed since they last fired."""
+
+    holders: Mapping[int, int] = field(default_factory=dict)
+    dirty: frozenset[int] = frozenset()
+
+
+class WindowLedger:
+    """Reads and writes versions. Keeps the last one it wrote in memory, for the next batch."""
+
+    def __init__(self, files: FileStore, place: str) -> None:
+        self._files = files
+        self._place = place
+        self._last: tuple[int, DataFrame] | None = None
+
+    def open_windows(self, batch: int) -> OpenWindows:
+        """What a version says; nothing before the first."""
+        path = f"{self._place}/{batch}.json"
+        if batch < 0 or not self._files.exists(path):
+            return OpenWindows()
+        found = json.loads(self._files.read(path))
+        holders = {int(end): int(holder) for end, holder in found["windows"].items()}
+        return OpenWindows(holders, frozenset(found["dirty"]))
+
+    def read(
+        self, spark: SparkSession, windows: OpenWindows, ends: Collection[int]
+    ) -> DataFrame | None:
+        """The groups of some windows; None where no version holds any."""
+        from pyspark.sql import functions as F
+
+        wanted: dict[int, list[int]] = {}
+        for end in ends:
+            if end in windows.holders:
+                wanted.setdefault(windows.holders[end], []).append(end)
+        whole: DataFrame | None = None
+        for holder, its_ends in wanted.items():
+            moments = [F.timestamp_millis(F.lit(end)) for end in its_ends]
+            part = self._version(spark, holder).where(F.col("end").isin(moments))
+            whole = part if whole is None else whole.unionByName(part)
+        return whole
+
+    def write(self, batch: int, groups: DataFrame, windows: OpenWindows) -> None:
+        """Makes a version; `groups` are those of the windows that this batch holds."""
+        groups.write.mode("overwrite").parquet(f"{self._place}/{batch}")
+        self.write_index(batch, windows)
+
+    def write_index(self, batch: int, windows: OpenWindows) -> None:
+        """Makes a version that holds no window of its own."""
+        text = json.dumps(
+            {
+                "windows": {str(end): holder for end, holder in windows.holders.items()},
+                "dirty": sorted(windows.dirty),
+            }
+        )
+        self._files.write(f"{self._place}/{batch}.json", text)
+
+    def remember(self, batch: int, groups: DataFrame) -> None:
+        """Groups in memory in place of those that a version's files hold."""
+        self._last = (batch, groups)
+
+    def forget_before(self, batch: int, windows: OpenWindows) -> None:
+        """Removes versions that neither this batch nor a repetition of it needs."""
+        needed = {*windows.holders.values(), *self.open_windows(batch - 1).holders.values()}
+        for name in self._files.names(self._place):
+            number, is_text = name.removesuffix(".json"), name.endswith(".json")
+            if not number.isdigit() or int(number) >= batch - 1:
+                continue
+            if is_text or int(number) not in needed:
+                self._files.remove(f"{self._place}/{name}")
+
+    def _version(self, spark: SparkSession, batch: int) -> DataFrame:
+        if self._last is not None and self._last[0] == batch:
+            return self._last[1]
+        return spark.read.parquet(f"{self._place}/{batch}")
