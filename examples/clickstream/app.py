@@ -35,6 +35,7 @@ def all_counts(actions: DataFrame) -> DataFrame:
     return actions
 
 
-@clickstream.table(into=console(), mode="update")
+# The state holds a row per action, of which there are two: no watermark is needed to bound it.
+@clickstream.table(into=console(), mode="update", unbounded_state=True)
 def changed_counts(actions: DataFrame) -> DataFrame:
     return actions

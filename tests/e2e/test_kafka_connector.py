@@ -127,7 +127,7 @@ def test_rejected_records_are_found_by_the_offsets_of_their_batch(broker: Broker
     assert len(ends) == 3
     found = []
     for start, end in zip([None, *ends], ends, strict=False):
-        part = OffsetRange(start, end, str(broker.base / "checkpoint" / "sources" / "0"))
+        part = OffsetRange(start, end, str(broker.base / "checkpoint" / "sources" / "0"), at_ms=0)
         rejected = kafka(topic).read_rejected(broker.spark, request, part)
         found += [(row.raw and row.raw.decode(), row.reason) for row in rejected.collect()]
     assert len(found) == len(BAD)

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 from headwater.connectors.interface import (
-    ARRIVAL,
     Connector,
     OffsetRange,
     ReadRequest,
@@ -28,7 +27,7 @@ from headwater.definitions import Limit, LimitUnit, OutputMode
 from headwater.errors import InvalidSchema, PathMissing, SchemaMissing
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 _SURPLUS = "__surplus"
@@ -61,10 +60,7 @@ class Files(Connector):
         reader = spark.read.format(self.system).options(**self._read_options(request))
         if request.schema is not None:
             reader = reader.schema(self._read_schema(request.schema))
-        frame = reader.load(located(self.path, request.base))
-        if request.max_ahead_ms is not None:
-            frame = frame.select("*", _arrival())
-        return self._shaped(frame, request)
+        return self._shaped(reader.load(located(self.path, request.base)), request)
 
     def _read_options(self, request: ReadRequest) -> dict[str, str]:
         return dict(self.options)
@@ -197,7 +193,8 @@ class ParsedFiles(Files):
         paths = [path] if part is None else _files_of(spark, part)
         parser = self.parser(request)
         records = self._raw_records(spark, paths, parser)
-        latest = latest_in(request, part, F.col(ARRIVAL))
+        # A file's time is no arrival: copies and archives set it at will.
+        latest = latest_in(request, part, arrival=None)
         reasons = records.select(
             parser.reason(F.col("raw"), latest).alias("reason"), F.col("raw").cast("binary"), "file"
         )
@@ -206,7 +203,7 @@ class ParsedFiles(Files):
     def _raw_records(
         self, spark: SparkSession, paths: list[str], parser: RecordParser
     ) -> DataFrame:
-        """Every record as `raw string, file string`, with `ARRIVAL`."""
+        """Every record as `raw string, file string`."""
         raise NotImplementedError
 
 
@@ -226,10 +223,10 @@ class JsonFiles(ParsedFiles):
             columns = parser.columns()
             frame = reader.schema(parser.columns_with_corrupt()).load(paths)
             rebuilt = F.to_json(F.struct(*columns.names))
-            return frame.select(F.coalesce(CORRUPT, rebuilt).alias("raw"), file, _arrival())
+            return frame.select(F.coalesce(CORRUPT, rebuilt).alias("raw"), file)
         options = {name: self.options[name] for name in ("lineSep",) if name in self.options}
         reader = spark.read.format("text").options(**options, ignoreMissingFiles="true")
-        lines = reader.load(paths).select(F.col("value").alias("raw"), file, _arrival())
+        lines = reader.load(paths).select(F.col("value").alias("raw"), file)
         return lines.where("trim(raw) <> ''")
 
 
@@ -259,14 +256,7 @@ class CsvFiles(ParsedFiles):
         frame = spark.read.format("csv").options(**options).schema(texts).load(paths)
         rebuilt = F.to_csv(F.struct(*names))
         file = F.col("_metadata.file_path").alias("file")
-        return frame.select(F.coalesce(CORRUPT, rebuilt).alias("raw"), file, _arrival())
-
-
-def _arrival() -> Column:
-    """A file's rows arrived when it was written."""
-    from pyspark.sql import functions as F
-
-    return F.col("_metadata.file_modification_time").alias(ARRIVAL)
+        return frame.select(F.coalesce(CORRUPT, rebuilt).alias("raw"), file)
 
 
 def _files_of(spark: SparkSession, part: OffsetRange) -> list[str]:

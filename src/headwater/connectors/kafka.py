@@ -160,7 +160,7 @@ class Kafka(Connector):
             options = _java_options(_required(request.connection)) | _exactly(spark, part)
         options["failOnDataLoss"] = "false"
         frame = spark.read.format("kafka").options(**options).load()
-        latest = latest_in(request, part, F.col("timestamp"))
+        latest = latest_in(request, part, arrival=F.col("timestamp"))
         reason = parser.reason(frame["value"].cast("string"), latest)
         return frame.select(
             reason.alias("reason"),

@@ -45,13 +45,15 @@ def latest_of(arrived: Column, max_ahead_ms: int) -> Column:
     return arrived + F.make_dt_interval(secs=F.lit(max_ahead_ms / 1000))
 
 
-def latest_in(request: ReadRequest, part: OffsetRange | None, arrival: Column) -> Column | None:
-    """The latest event time of records of a part (None: by each record's own arrival)."""
+def latest_in(
+    request: ReadRequest, part: OffsetRange | None, *, arrival: Column | None
+) -> Column | None:
+    """The latest event time of records of a part (None: by each record's own arrival, if known)."""
     from pyspark.sql import functions as F
 
-    if request.max_ahead_ms is None:
-        return None
     moment = arrival if part is None else F.timestamp_millis(F.lit(part.at_ms))
+    if request.max_ahead_ms is None or moment is None:
+        return None
     return latest_of(moment, request.max_ahead_ms)
 
 

@@ -12,8 +12,16 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from headwater.event_time.entries import SESSION_WINDOW, TIME_WINDOW, Entry, entering, entries_of
-from headwater.event_time.plans import analyzed, column_of, frame_of, items, with_part
+from headwater.event_time.plans import (
+    analyzed,
+    column_of,
+    frame_of,
+    items,
+    part_at,
+    with_part,
+)
 from headwater.events import LateCount
+from headwater.schemas import quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -63,6 +71,54 @@ def late_rows(
     return rows.frame.where(rows.is_late).select(*rows.columns())
 
 
+def without_late(batch: DataFrame, stream: DataFrame, late: DataFrame) -> DataFrame:
+    """The same query over a bounded input, less the pairs of row and window that were late.
+
+    What a stream with late rows has to give: every pair is counted there or is in the late table,
+    never both, never neither.
+    """
+    from pyspark.sql import functions as F
+
+    entries = watched_entries(stream)
+    for entry in entries:
+        part = late
+        if len(entries) > 1:
+            part = late.where(F.col(INPUT) == input_name(entry.side))
+        inside = part_at(analyzed(batch), entry.path)
+        names = iter(_late_names(inside))
+        columns = [
+            F.col(WINDOW if _is_window(attribute) else quoted(next(names)))
+            for attribute in items(inside.output())
+        ]
+        kept = frame_of(batch.sparkSession, inside).exceptAll(part.select(*columns))
+        plan = with_part(batch.sparkSession, analyzed(batch), entry.path, analyzed(kept))
+        batch = frame_of(batch.sparkSession, plan)
+    return batch
+
+
+def input_name(side: int) -> str:
+    """Which side of a join late rows came from."""
+    return "left" if side == 0 else "right"
+
+
+def _late_names(plan: Any) -> list[str]:
+    """Names of a row's own columns in a late table: ours come first, and a name stands once."""
+    taken, names = {WINDOW, WATERMARK, BATCH, INPUT}, []
+    for attribute in items(plan.output()):
+        if _is_window(attribute):
+            continue
+        name = str(attribute.name())
+        while name.lower() in taken:
+            name = f"{name}_"
+        taken.add(name.lower())
+        names.append(name)
+    return names
+
+
+def _is_window(attribute: Any) -> bool:
+    return any(attribute.metadata().contains(mark) for mark in (TIME_WINDOW, SESSION_WINDOW))
+
+
 def count_of(observed: Mapping[str, Mapping[str, Any]]) -> LateCount | None:
     """What the watches saw, from the metrics of a progress; None where there was none."""
     seen = [figures for name, figures in observed.items() if name.startswith(WATCH)]
@@ -86,11 +142,12 @@ class _Rows:
         spark = frame.sparkSession
         self.entry = entry
         self.watermark = watermark
-        self.frame = frame_of(spark, entering(frame, entry))
+        self._plan = entering(frame, entry)
+        self.frame = frame_of(spark, self._plan)
         self._moment = column_of(spark, entry.moment)
         self._spark = spark
         self._sees_rows = sees_rows
-        self._attributes = list(items(entering(frame, entry).output()))
+        self._attributes = list(items(self._plan.output()))
 
     @property
     def event_time(self) -> Column | None:
@@ -153,23 +210,15 @@ class _Rows:
         """The row's own columns, then the window that it missed."""
         from pyspark.sql import functions as F
 
-        taken = {WINDOW, WATERMARK, BATCH, INPUT}
-        found = []
-        for attribute in self._attributes:
-            if self._is_window(attribute):
-                continue
-            name = str(attribute.name())
-            while name.lower() in taken:
-                name = f"{name}_"
-            taken.add(name.lower())
-            found.append(column_of(self._spark, attribute).alias(name))
-        window = self._moment if "end" in self._fields() and not self.entry.is_session else None
+        own = [attribute for attribute in self._attributes if not _is_window(attribute)]
+        found = [
+            column_of(self._spark, attribute).alias(name)
+            for attribute, name in zip(own, _late_names(self._plan), strict=True)
+        ]
+        window = self._moment if "end" in self._fields() else None
         nothing = F.lit(None).cast("struct<start: timestamp, end: timestamp>")
         found.append((nothing if window is None else window).alias(WINDOW))
         return found
-
-    def _is_window(self, attribute: Any) -> bool:
-        return any(attribute.metadata().contains(mark) for mark in (TIME_WINDOW, SESSION_WINDOW))
 
     def _fields(self) -> list[str]:
         kind = self.entry.moment.dataType()  # type: ignore[union-attr]

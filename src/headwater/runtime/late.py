@@ -13,6 +13,7 @@ from headwater.event_time.late import (
     KEPT,
     WATCH,
     WATERMARK,
+    input_name,
     late_rows,
     watched,
     watched_entries,
@@ -118,11 +119,7 @@ class LateRows(SideTable):
             )
         if len(self._entries) == 1:
             return rows
-        return rows.withColumn(INPUT, F.lit(_input_name(self._entries[position].side)))
-
-
-def _input_name(side: int) -> str:
-    return "left" if side == 0 else "right"
+        return rows.withColumn(INPUT, F.lit(input_name(self._entries[position].side)))
 
 
 def _labelled(rows: DataFrame, at: Column, batch: int) -> DataFrame:

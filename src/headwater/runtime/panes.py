@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import datetime as dt
 import json
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from headwater.connectors.interface import WriteRequest
 from headwater.definitions import EVERY_BATCH, Late, OutputMode, PaneValues, duration_ms
@@ -64,7 +63,7 @@ class Panes:
         at, before = self._clock(batch), self._clock(batch - 1)
         windows = self._ledger.open_windows(batch - 1)
         updated = frame.localCheckpoint()
-        ends = {_ms(row[0]) for row in updated.select(END).distinct().collect()}
+        ends = _ends(updated, END)
         touched = ends | self._due(windows, at, before)
         if not touched:
             self._ledger.write_index(batch, _open(windows, at, set(), batch))
@@ -94,8 +93,7 @@ class Panes:
         groups = decided.where(is_open).drop("panes")
         dirty: set[int] = set()
         if self._late.early != EVERY_BATCH:
-            found = decided.where(is_open & F.col("is_dirty")).select("end").distinct().collect()
-            dirty = {_ms(row[0]) for row in found}
+            dirty = _ends(decided.where(is_open & F.col("is_dirty")), "end")
         now = _open(windows, at, touched, batch, dirty)
         self._ledger.write(batch, groups, now)
         self._ledger.remember(batch, groups)
@@ -154,8 +152,12 @@ def _open(
     return OpenWindows(holders, frozenset(still | (dirty or set())))
 
 
-def _ms(moment: Any) -> int:
-    return int(round(moment.replace(tzinfo=dt.UTC).timestamp() * 1000))
+def _ends(groups: DataFrame, column: str) -> set[int]:
+    """The ends of the windows that groups are in, in milliseconds."""
+    from pyspark.sql import functions as F
+
+    found = groups.select(F.unix_millis(F.col(column))).distinct().collect()
+    return {int(row[0]) for row in found}
 
 
 def _release(frame: DataFrame) -> None:

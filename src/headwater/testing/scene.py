@@ -39,7 +39,7 @@ from headwater.errors import (
     UnknownSource,
     UnknownTable,
 )
-from headwater.event_time.late import late_rows
+from headwater.event_time.late import late_rows, without_late
 from headwater.event_time.watermark import watermark_at
 from headwater.events import BatchCompleted, Event, LateCount
 from headwater.graph import Graph, resolve
@@ -490,9 +490,7 @@ class Scene:
         return Content(schema, kept.result(spec.mode, spec.table.key))
 
     def frame_schema(self, table: str) -> StructType:
-        decisions = self.plan.tables[table].decisions
-        assert decisions is not None
-        return decisions.frame.schema
+        return self._frame(table).schema
 
     def _read(self, spec: QuerySpec) -> DataFrame:
         is_read_back = isinstance(spec.sink, FunctionSink) and spec.sink.read is not None
@@ -516,9 +514,7 @@ class Scene:
         path = self.storage.table(late_name(table))
         if os.path.isdir(path):
             return _collected(self.spark.read.format("delta").load(path))
-        decisions = self.plan.tables[table].decisions
-        assert decisions is not None
-        empty = late_rows(decisions.frame, 0, watermark_at(0)).schema
+        empty = late_rows(self._frame(table), 0, watermark_at(0)).schema
         return Content(empty.add("watermark", "timestamp").add("batch", "long"), [])
 
     def _rejected(self, source: str) -> Content:
@@ -532,11 +528,26 @@ class Scene:
         return _collected(frame.selectExpr("reason", "CAST(raw AS string) AS raw"))
 
     def batch(self) -> dict[str, Content]:
-        """What a batch run over everything added so far gives, table by table."""
+        """What a batch run over everything added so far gives, table by table, less the rows that
+        were late for the table."""
         plan = make_plan(self.definitions, self.settings, for_batch=True, spark=self.spark)
         sinks = {query.name: query.sink for query in plan.queries}
         frames = frames_of(self.spark, plan.graph, self.settings, sinks)
-        return {name: _collected(frames[name]) for name in self.graph.tables}
+        return {name: _collected(self._in_time(name, frames[name])) for name in self.graph.tables}
+
+    def _in_time(self, table: str, batch: DataFrame) -> DataFrame:
+        if self.run is not None:
+            self.run.await_sides()
+        path = self.storage.table(late_name(table))
+        if not os.path.isdir(path):
+            return batch
+        late = self.spark.read.format("delta").load(path)
+        return without_late(batch, self._frame(table), late)
+
+    def _frame(self, table: str) -> DataFrame:
+        decisions = self.plan.tables[table].decisions
+        assert decisions is not None
+        return decisions.frame
 
     def progress(self, table: str) -> dict[str, Any] | None:
         """The last progress of a table, also of a run that has ended."""

@@ -56,7 +56,7 @@ class Recorder:
         storage = Storage(settings.storage_root, self.scene.definitions.pipeline)
         request = read_request(source, source.connector, settings, storage, Trigger.default())
         source.connector.check_readable(request)
-        return self._arrived(source.connector, request)
+        return self._arrived(source.connector, replace(request, max_ahead_ms=None))
 
     def _arrived(self, connector: Connector, request: ReadRequest) -> list[Row]:
         spark = self.scene.spark

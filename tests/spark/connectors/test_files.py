@@ -112,7 +112,7 @@ def test_rejected_records_of_a_batch_come_from_the_files_of_that_batch(desk: Any
     log = str(desk.checkpoint("result") / "sources" / "0")
     found = []
     for start, end in zip([None, *ends], ends, strict=False):
-        part = OffsetRange(start, end, log)
+        part = OffsetRange(start, end, log, at_ms=0)
         found.append(list(reasons(json("in").read_rejected(desk.spark, request, part))))
     assert sorted(found) == [["one"], ["three"], ["two"]]
     assert len(reasons(json("in").read_rejected(desk.spark, request, None))) == 3

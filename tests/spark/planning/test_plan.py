@@ -45,7 +45,12 @@ def test_a_query_without_state_is_appended_to_a_managed_table(app: Pipeline) -> 
 
 
 def test_an_aggregation_with_a_key_is_updated(app: Pipeline) -> None:
-    app.sql("t", "SELECT value, count(*) AS c FROM numbers GROUP BY value", key="value")
+    app.sql(
+        "t",
+        "SELECT value, count(*) AS c FROM numbers GROUP BY value",
+        key="value",
+        unbounded_state=True,
+    )
     found = app.plan().tables["t"]
     assert found.query.mode is OutputMode.UPDATE
     assert found.decisions is not None
@@ -54,7 +59,7 @@ def test_an_aggregation_with_a_key_is_updated(app: Pipeline) -> None:
 
 
 def test_an_aggregation_without_key_is_written_whole(app: Pipeline) -> None:
-    app.sql("t", "SELECT value, count(*) AS c FROM numbers GROUP BY value")
+    app.sql("t", "SELECT value, count(*) AS c FROM numbers GROUP BY value", unbounded_state=True)
     found = app.plan().tables["t"]
     assert found.query.mode is OutputMode.COMPLETE
     assert found.decisions is not None
@@ -110,7 +115,12 @@ def test_a_plan_of_some_tables_looks_at_what_they_read(app: Pipeline) -> None:
 
 
 def test_an_updated_table_is_read_as_a_lookup(app: Pipeline) -> None:
-    app.sql("counts", "SELECT value, count(*) AS c FROM numbers GROUP BY value", key="value")
+    app.sql(
+        "counts",
+        "SELECT value, count(*) AS c FROM numbers GROUP BY value",
+        key="value",
+        unbounded_state=True,
+    )
     app.sql("joined", "SELECT n.value, c FROM numbers n JOIN counts USING (value)")
     decisions = app.plan().tables["joined"].decisions
     assert decisions is not None
@@ -179,7 +189,12 @@ def test_a_plan_for_a_batch_asks_spark_nothing(app: Pipeline) -> None:
 
 
 def test_the_text_says_all_that_was_decided(app: Pipeline) -> None:
-    app.sql("t", "SELECT value, count(*) AS c FROM numbers GROUP BY value", key="value")
+    app.sql(
+        "t",
+        "SELECT value, count(*) AS c FROM numbers GROUP BY value",
+        key="value",
+        unbounded_state=True,
+    )
     plan = app.plan()
     text = render.as_text(plan)
     labels = ("sink", "mode", "trigger", "guarantee", "state", "checkpoint", "connections")
