@@ -8,7 +8,7 @@ import sys
 
 from bench.figures import store, stored
 
-NAMES = ("start", "overhead", "yahoo", "yahoo_latency", "harness", "verify", "tests")
+NAMES = ("start", "overhead", "yahoo", "yahoo_latency", "harness", "verify", "late", "tests")
 
 
 def main() -> int:

@@ -15,7 +15,9 @@ from typing import Any
 SIDES = Path(__file__).parent / "sides"
 
 
-def run_side(script: str, *, folder: Path, **arguments: Any) -> dict[str, float]:
+def run_side(
+    script: str, *, folder: Path, timeout_s: float = 900, **arguments: Any
+) -> dict[str, Any]:
     """Runs a script of `sides/` to its end; it prints one JSON line with its measurements."""
     with tempfile.TemporaryFile("w+") as errors:
         done = subprocess.run(
@@ -25,7 +27,7 @@ def run_side(script: str, *, folder: Path, **arguments: Any) -> dict[str, float]
             stderr=errors,
             text=True,
             env=_environment(),
-            timeout=900,
+            timeout=timeout_s,
         )
         errors.seek(0)
         if done.returncode != 0:

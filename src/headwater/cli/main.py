@@ -20,6 +20,7 @@ COMMANDS = (
     "restart",
     "test",
     "verify",
+    "late",
     "services",
     "demo",
     "bench",

@@ -18,6 +18,9 @@ def tell_end(started: RunningPipeline, driver: Driver, *, was_forced: bool) -> E
         last = "no batch" if figures.last_batch is None else f"batch {figures.last_batch}"
         state = "stopped by force" if figures.state == "forced" else figures.state
         print(f"{figures.table}: {state} after {last}, {figures.rows:,} rows in this run")
+    for figures in driver.board.figures:
+        if figures.late:
+            print(f"{figures.table}: {figures.late:,} late in this run, see headwater late")
     for source, rows in driver.board.captured.items():
         print(f"{source}: {rows:,} rejected in this run, see headwater show {source}__rejected")
     try:

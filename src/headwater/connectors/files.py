@@ -62,6 +62,12 @@ class Files(Connector):
             reader = reader.schema(self._read_schema(request.schema))
         return self._shaped(reader.load(located(self.path, request.base)), request)
 
+    def read_part(self, spark: SparkSession, request: ReadRequest, part: OffsetRange) -> DataFrame:
+        reader = spark.read.format(self.system).options(**self._read_options(request))
+        if request.schema is not None:
+            reader = reader.schema(self._read_schema(request.schema))
+        return self._shaped(reader.load(_files_of(spark, part)), request)
+
     def _read_options(self, request: ReadRequest) -> dict[str, str]:
         return dict(self.options)
 

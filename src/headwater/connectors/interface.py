@@ -141,6 +141,11 @@ class Connector:
         `max_ahead_ms` and the connector knows it."""
         raise NotReadable(self.system, "batch")
 
+    def read_part(self, spark: SparkSession, request: ReadRequest, part: OffsetRange) -> DataFrame:
+        """As `read_batch`, over a part of the input; fails where some of it is gone. All of it
+        where a connector keeps nothing apart."""
+        return self.read_batch(spark, request)
+
     def read_rejected(
         self, spark: SparkSession, request: ReadRequest, part: OffsetRange | None
     ) -> DataFrame:

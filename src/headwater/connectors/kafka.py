@@ -106,6 +106,13 @@ class Kafka(Connector):
         frame = spark.read.format("kafka").options(**options).load()
         return self._shaped(frame, request, has_arrival=request.max_ahead_ms is not None)
 
+    def read_part(self, spark: SparkSession, request: ReadRequest, part: OffsetRange) -> DataFrame:
+        options = {**_FAST_READ, **_java_options(_required(request.connection))}
+        if "headers" in self.fields:
+            options["includeHeaders"] = "true"
+        frame = spark.read.format("kafka").options(**options, **_exactly(spark, part)).load()
+        return self._shaped(frame, request, has_arrival=request.max_ahead_ms is not None)
+
     def _read_options(self, request: ReadRequest) -> dict[str, str]:
         options = {**_FAST_READ, **_java_options(_required(request.connection))}
         if "headers" in self.fields:

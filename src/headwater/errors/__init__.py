@@ -95,6 +95,7 @@ from headwater.errors.planned import (
 )
 from headwater.errors.run import (
     CheckpointExists,
+    LateMergeImpossible,
     PipelineOwned,
     PipelineUnreachable,
     QueryFailedError,
@@ -171,6 +172,7 @@ __all__ = [
     "KeyEmpty",
     "KeyNotUnique",
     "KeyUnknown",
+    "LateMergeImpossible",
     "LatePolicyImpossible",
     "LimitUnsupported",
     "LiteralSecret",

@@ -110,3 +110,20 @@ class SideTableUnwritten(QueryError):
             data="results are complete; these rows are read again at the next start",
             next_command="headwater run",
         )
+
+
+class LateMergeImpossible(UsageError):
+    """A table whose late rows cannot be counted afterwards."""
+
+    code = "LATE_MERGE_IMPOSSIBLE"
+
+    def __init__(
+        self, table: str, reason: str, remedy: str, *, where: Location | None = None
+    ) -> None:
+        super().__init__(
+            f"late rows of table {table!r} cannot be merged",
+            where=where,
+            found=reason,
+            remedy=remedy,
+            data="nothing was changed; the late rows stay where they are",
+        )

@@ -30,7 +30,8 @@ WATCH = "__headwater_late_"
 """Before the number of an entry: the name under which Spark reports what its watch saw."""
 KEPT = 5_000
 """So many late rows of one batch come with the progress; of more, the batch is read again."""
-WINDOW, WATERMARK, BATCH, INPUT = "window", "watermark", "batch", "input"
+LATE_ROWS = "late_rows"
+WINDOW, WATERMARK, BATCH, MERGED, INPUT = "window", "watermark", "batch", "merged", "input"
 """Columns of a late table beside those of the rows."""
 
 
@@ -80,6 +81,7 @@ def without_late(batch: DataFrame, stream: DataFrame, late: DataFrame) -> DataFr
     from pyspark.sql import functions as F
 
     entries = watched_entries(stream)
+    late = late.where(~F.col(MERGED))
     for entry in entries:
         part = late
         if len(entries) > 1:
@@ -96,6 +98,18 @@ def without_late(batch: DataFrame, stream: DataFrame, late: DataFrame) -> DataFr
     return batch
 
 
+def only_windows(batch: DataFrame, entry: Entry, windows: DataFrame) -> DataFrame:
+    """The same query over a bounded input, for some of its windows."""
+    inside = part_at(analyzed(batch), entry.path)
+    moment = next(attribute for attribute in items(inside.output()) if _is_window(attribute))
+    of_rows = column_of(batch.sparkSession, moment)
+    wanted = windows.withColumnRenamed(WINDOW, "__wanted")
+    rows = frame_of(batch.sparkSession, inside)
+    kept = rows.join(wanted, of_rows == wanted["__wanted"], "left_semi")
+    plan = with_part(batch.sparkSession, analyzed(batch), entry.path, analyzed(kept))
+    return frame_of(batch.sparkSession, plan)
+
+
 def input_name(side: int) -> str:
     """Which side of a join late rows came from."""
     return "left" if side == 0 else "right"
@@ -103,7 +117,7 @@ def input_name(side: int) -> str:
 
 def _late_names(plan: Any) -> list[str]:
     """Names of a row's own columns in a late table: ours come first, and a name stands once."""
-    taken, names = {WINDOW, WATERMARK, BATCH, INPUT}, []
+    taken, names = {WINDOW, WATERMARK, BATCH, MERGED, INPUT}, []
     for attribute in items(plan.output()):
         if _is_window(attribute):
             continue
@@ -203,7 +217,7 @@ class _Rows:
         if keeps:
             row = F.struct(*self.columns())
             order = F.when(self.is_late, F.xxhash64(self._moment))
-            found.append(F.max_by(row, order, KEPT).alias("late_rows"))
+            found.append(F.max_by(row, order, KEPT).alias(LATE_ROWS))
         return found
 
     def columns(self) -> list[Column]:

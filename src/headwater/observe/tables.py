@@ -23,9 +23,10 @@ def table_names(definitions: Definitions, settings: Settings) -> list[str]:
     rejected = [
         f"{source.name}__rejected"
         for source in definitions.sources.values()
-        if source.connector.parses and source.schema
+        if source.watermark or (source.connector.parses and source.schema)
     ]
-    known = dict.fromkeys([*definitions.tables, *rejected])
+    late = [f"{table}__late" for table in definitions.tables]
+    known = dict.fromkeys([*definitions.tables, *rejected, *late])
     storage = Storage(settings.storage_root, definitions.pipeline)
     if storage.is_local and (folder := Path(storage.table("x")).parent).is_dir():
         known |= dict.fromkeys(sorted(entry.name for entry in folder.iterdir()))

@@ -9,7 +9,13 @@ from dataclasses import dataclass, field, replace
 from functools import reduce
 from typing import TYPE_CHECKING
 
-from headwater.connectors.interface import ARRIVAL, REJECTED, Connector, ReadRequest
+from headwater.connectors.interface import (
+    ARRIVAL,
+    REJECTED,
+    Connector,
+    OffsetRange,
+    ReadRequest,
+)
 from headwater.connectors.records import latest_of, too_far_ahead
 from headwater.definitions import (
     Definition,
@@ -27,6 +33,7 @@ from headwater.definitions import (
 )
 from headwater.errors import FunctionFailed, HeadwaterError, Location, NotADataFrame
 from headwater.graph import Graph
+from headwater.runtime.lateness import lag_metrics
 from headwater.runtime.specification import read_request
 from headwater.runtime.storage import Storage
 from headwater.schemas import quoted
@@ -64,6 +71,8 @@ class Frames:
     prepared: set[str] = field(default_factory=set)
     """Tables whose sink can be read; others are stood in for by an empty stream of their schema."""
     schemas: dict[str, StructType] = field(default_factory=dict)
+    newest: Callable[[str, Source], Column | None] = lambda table, source: None
+    """The newest event time of earlier batches, where a table's query is to measure lags."""
 
     def stream(self, table: str, trigger: Trigger) -> BuiltTable:
         """The unbounded DataFrame of a table; each source is read once per query."""
@@ -73,7 +82,7 @@ class Frames:
 
         def read(definition: Definition) -> DataFrame:
             if isinstance(definition, Source):
-                return self._source_stream(definition, trigger, judged, lateness)
+                return self._source_stream(table, definition, trigger, judged, lateness)
             if isinstance(definition, Table):
                 return self._table_as_input(definition, trigger)
             assert isinstance(definition, Lookup)
@@ -95,6 +104,17 @@ class Frames:
         builder = _Builder(self.spark, self.graph, read, is_batch=True)
         return {name: builder.build(name) for name in self.graph.order}
 
+    def consumed(self, table: str, parts: Mapping[str, OffsetRange]) -> DataFrame:
+        """A table's bounded DataFrame over parts of its sources."""
+
+        def read(definition: Definition) -> DataFrame:
+            if isinstance(definition, Source):
+                return self._source_batch(definition, parts.get(definition.name))
+            assert isinstance(definition, Lookup)
+            return self._lookup(definition)
+
+        return _Builder(self.spark, self.graph, read, is_batch=True).build(table)
+
     def rejected_batch(self, source: Source) -> DataFrame:
         """The rejected records of a source, over the input that is there now."""
         request = self._request(source, source.connector, Trigger.default())
@@ -105,6 +125,7 @@ class Frames:
 
     def _source_stream(
         self,
+        table: str,
         source: Source,
         trigger: Trigger,
         judged: dict[str, DataFrame],
@@ -115,12 +136,17 @@ class Frames:
         if is_judged(source):
             frame = _judged(frame, source)
             judged[source.name] = frame
-            frame = _accepted(frame, source, counts=trigger.kind not in NO_OBSERVATION)
+            is_observed = trigger.kind not in NO_OBSERVATION
+            newest = self.newest(table, source) if is_observed else None
+            frame = _accepted(frame, source, counts=is_observed, newest=newest)
         return source.connector.below_watermark(_watermarked(frame, source, lateness), request)
 
-    def _source_batch(self, source: Source) -> DataFrame:
+    def _source_batch(self, source: Source, part: OffsetRange | None = None) -> DataFrame:
         request = self._request(source, source.connector, Trigger.default())
-        frame = source.connector.read_batch(self.spark, request)
+        if part is None:
+            frame = source.connector.read_batch(self.spark, request)
+        else:
+            frame = source.connector.read_part(self.spark, request, part)
         if is_judged(source):
             frame = _accepted(_judged(frame, source), source, counts=False).drop(ARRIVAL)
         return _watermarked(frame, source)
@@ -218,15 +244,24 @@ def rejected_rows(frame: DataFrame, source: Source) -> DataFrame:
     return frame.where(REJECTED).select(reason.alias("reason"), raw.alias("raw"))
 
 
-def _accepted(frame: DataFrame, source: Source, *, counts: bool) -> DataFrame:
-    """The rows that parsed; the others are counted on the way, or fail the query."""
+def _accepted(
+    frame: DataFrame, source: Source, *, counts: bool, newest: Column | None = None
+) -> DataFrame:
+    """The rows that parsed; the others are counted on the way, or fail the query. With `newest`
+    it is measured how far rows are behind it."""
     from pyspark.sql import functions as F
 
+    rejected: Column = F.col(REJECTED)
+    metrics = [F.count_if(rejected).alias("rows")]
+    if newest is not None and source.event_time is not None:
+        is_data = source.connector.is_data()
+        is_measured = ~rejected if is_data is None else ~rejected & is_data
+        event_time = F.when(is_measured, F.col(quoted(source.event_time)))
+        metrics += lag_metrics(event_time, newest)
+    if counts:
+        frame = frame.observe(rejected_metric(source.name), *metrics)
     if source.on_reject is OnReject.FAIL:
         return _without_rejected(frame, f"source {source.name}")
-    rejected: Column = F.col(REJECTED)
-    if counts:
-        frame = frame.observe(rejected_metric(source.name), F.count_if(rejected).alias("rows"))
     return frame.where(~rejected).drop(REJECTED)
 
 

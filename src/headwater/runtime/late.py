@@ -11,6 +11,8 @@ from headwater.event_time.late import (
     BATCH,
     INPUT,
     KEPT,
+    LATE_ROWS,
+    MERGED,
     WATCH,
     WATERMARK,
     input_name,
@@ -43,7 +45,7 @@ def with_watch(
     return watched(
         frame,
         watermark,
-        newest=_newest(watermark, sources, late),
+        newest=newest_seen(watermark, sources, late),
         keeps=late.keeps_rows,
         sees_rows=is_perfect(sources),
     )
@@ -55,15 +57,17 @@ def is_perfect(sources: Sequence[Source]) -> bool:
     return bool(watermarks) and all(watermark == PERFECT for watermark in watermarks)
 
 
-def _newest(watermark: Column, sources: Sequence[Source], late: Late) -> Column | None:
+def newest_seen(watermark: Column, sources: Sequence[Source], late: Late | None) -> Column | None:
     """The newest event time of earlier batches: known where one source moves the watermark."""
     from pyspark.sql import functions as F
 
     delays = [source.delay for source in sources if source.delay]
     if len(delays) != 1:
         return None
-    delay_ms = duration_ms(delays[0]) + (duration_ms(late.lateness) if late.lateness else 0)
-    return watermark + F.make_dt_interval(secs=F.lit(delay_ms / 1000))
+    lateness = late.lateness if late else None
+    delay_ms = duration_ms(delays[0]) + (duration_ms(lateness) if lateness else 0)
+    is_known = watermark > F.timestamp_millis(F.lit(0))
+    return F.when(is_known, watermark + F.make_dt_interval(secs=F.lit(delay_ms / 1000)))
 
 
 class LateRows(SideTable):
@@ -125,7 +129,8 @@ class LateRows(SideTable):
 def _labelled(rows: DataFrame, at: Column, batch: int) -> DataFrame:
     from pyspark.sql import functions as F
 
-    return rows.withColumn(WATERMARK, at).withColumn(BATCH, F.lit(batch).cast("long"))
+    labelled = rows.withColumn(WATERMARK, at).withColumn(BATCH, F.lit(batch).cast("long"))
+    return labelled.withColumn(MERGED, F.lit(False))
 
 
 def _told_rows(spark: SparkSession, told: Told, position: int) -> DataFrame | None:
@@ -138,8 +143,8 @@ def _told_rows(spark: SparkSession, told: Told, position: int) -> DataFrame | No
     missed = int(metrics.getAs("late_windows") or 0)
     if missed > KEPT:
         return None
-    kind = metrics.schema().apply("late_rows").dataType().elementType()
-    listed = metrics.getList(metrics.fieldIndex("late_rows"))
+    kind = metrics.schema().apply(LATE_ROWS).dataType().elementType()
+    listed = metrics.getList(metrics.fieldIndex(LATE_ROWS))
     if listed.size() != missed:
         return None
     return DataFrame(spark._jsparkSession.createDataFrame(listed, kind), spark)

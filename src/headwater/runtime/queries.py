@@ -10,19 +10,21 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self, cast
 
 from headwater.connectors.interface import WriteRequest
-from headwater.definitions import OutputMode, TriggerKind, WatermarkPolicy, spark_duration
+from headwater.definitions import OutputMode, Source, TriggerKind, WatermarkPolicy, spark_duration
 from headwater.errors import RowsWithoutCheckpoint, SideTableUnwritten, UnknownTable
+from headwater.event_time.watermark import batch_watermark
 from headwater.events import PipelineStarted, PipelineStopped, Report
 from headwater.graph import Graph
 from headwater.runtime.clock import ManualClock, start_on
 from headwater.runtime.failures import explained
-from headwater.runtime.frames import NO_OBSERVATION, BuiltTable, Frames
-from headwater.runtime.late import LateRows, with_watch
+from headwater.runtime.frames import NO_OBSERVATION, BuiltTable, Frames, rejected_metric
+from headwater.runtime.late import LateRows, newest_seen, with_watch
+from headwater.runtime.lateness import LatenessMeter
 from headwater.runtime.offsets import OffsetLog
 from headwater.runtime.panes import Panes
 from headwater.runtime.progress import ProgressListener, batch_completed
 from headwater.runtime.query import Launched, Query
-from headwater.runtime.rejects import RejectedRecords, reported_by, source_index
+from headwater.runtime.rejects import RejectedRecords, reported_by, reporter_of, source_index
 from headwater.runtime.replay import Replay
 from headwater.runtime.sides import SideTable, SideTables, Told
 from headwater.runtime.specification import QuerySpec, read_request, write_request
@@ -30,7 +32,7 @@ from headwater.runtime.storage import Files, Storage, last_number
 from headwater.settings import Settings
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 _WAIT_S = 0.1
@@ -68,6 +70,7 @@ class RunningQueries:
         self._by_run: dict[str, str] = {}
         self._listener = ProgressListener(spark, self._on_progress)
         self._sides: SideTables | None = None
+        self._meter = LatenessMeter(spark, self._storage)
         self._stopping = threading.Lock()
         self._is_stopped = False
         self.stop_requested = threading.Event()
@@ -180,6 +183,7 @@ class RunningQueries:
         self._listener.remove()
         if self._sides is not None:
             self._sides.close()
+        self._meter.save()
         self._ended({name: query.last_batch for name, query in self._queries.items()})
         return any(forced.values())
 
@@ -192,7 +196,15 @@ class RunningQueries:
         known = self._upstream | self._specs
         sinks = {name: spec.sink for name, spec in known.items()}
         modes = {name: spec.mode for name, spec in known.items()}
-        self._frames = Frames(self._spark, self._graph, self.settings, self._storage, sinks, modes)
+        self._frames = Frames(
+            self._spark,
+            self._graph,
+            self.settings,
+            self._storage,
+            sinks,
+            modes,
+            newest=self._newest,
+        )
         built = {}
         for spec in (known[name] for name in self._graph.tables if name in known):
             if spec.name in self._specs:
@@ -202,6 +214,14 @@ class RunningQueries:
                 self._prepare(spec, built[spec.name])
         self._built = dict(built)
         return built
+
+    def _newest(self, table: str, source: Source) -> Column | None:
+        """For the one query that measures a source."""
+        if reporter_of(self._graph, source.name) != table or source.watermark is None:
+            return None
+        watermark = batch_watermark(self._spark, self._log(table).watermark_ms)
+        late = self._graph.tables[table].late
+        return newest_seen(watermark, self._graph.sources_of(table), late)
 
     def _prepare(self, spec: QuerySpec, built: BuiltTable) -> None:
         """Makes the empty table that a merge or another query expects; costs a commit, and sinks
@@ -300,6 +320,8 @@ class RunningQueries:
         self._report(event)
         if self._sides is not None:
             self._sides.decide(table, event.batch, Told(event, java))
+        for source in reported_by(self._graph, table):
+            self._meter.hear(source, java.observedMetrics().get(rejected_metric(source)))
 
 
 _POLICY = "spark.sql.streaming.multipleWatermarkPolicy"

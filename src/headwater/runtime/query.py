@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 from headwater.definitions import TriggerKind
 from headwater.errors import QueryFailedError
+from headwater.event_time.late import LATE_ROWS
 from headwater.events import QueryFailed, QueryStarted, QueryStopped, Report
 from headwater.runtime.failures import explained, messages_of
+from headwater.runtime.lateness import LAG
 from headwater.runtime.specification import QuerySpec
 
 if TYPE_CHECKING:
@@ -91,11 +93,11 @@ class Query:
         """The last progress, as Spark reports it."""
         # PySpark's own `lastProgress` expects entries that a batch of no time does not have.
         last = self.streaming_query._jsq.lastProgress()
-        return None if last is None else json.loads(last.json())
+        return None if last is None else _plain(json.loads(last.json()))
 
     @property
     def recent_progress(self) -> list[dict[str, Any]]:
-        return [json.loads(p.json()) for p in self.streaming_query._jsq.recentProgress()]
+        return [_plain(json.loads(p.json())) for p in self.streaming_query._jsq.recentProgress()]
 
     @property
     def last_batch(self) -> int | None:
@@ -212,6 +214,14 @@ class Query:
                 return False
             time.sleep(_POLL_S)
         return True
+
+
+def _plain(progress: dict[str, Any]) -> dict[str, Any]:
+    """Without rows and sketches, which travel with a progress and are no figures."""
+    for metrics in (progress.get("observedMetrics") or {}).values():
+        for name in (LATE_ROWS, LAG):
+            metrics.pop(name, None)
+    return progress
 
 
 def _let_finish(query: StreamingQuery) -> None:

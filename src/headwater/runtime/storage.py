@@ -3,6 +3,7 @@
 <storage>/<pipeline>/tables/<table>         managed Delta tables, late and rejected rows
 <storage>/<pipeline>/checkpoints/<table>    offsets, commits and state of one query
 <storage>/<pipeline>/batches/<table>        a mark: a batch run wrote the table last
+<storage>/<pipeline>/lateness/<source>.json how far rows were behind the newest
 <storage>/<pipeline>/replays/<table>        copies of log entries while a batch is read again
 <storage>/<pipeline>/aside/<table>-<time>   what `run --fresh` moved out of the way
 """
@@ -36,6 +37,10 @@ class Storage:
 
     def checkpoint(self, table: str) -> str:
         return f"{self.root}/{self.pipeline}/checkpoints/{table}"
+
+    def lateness(self, source: str) -> str:
+        """How late the rows of a source were."""
+        return f"{self.root}/{self.pipeline}/lateness/{source}.json"
 
     def replays(self, table: str) -> str:
         return f"{self.root}/{self.pipeline}/replays/{table}"

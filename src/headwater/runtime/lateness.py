@@ -1,0 +1,124 @@
+"""How far rows of a source are behind the newest of earlier batches, measured while they pass.
+
+Every batch brings a sketch of its rows' lags, made by Spark where the rows are; sketches are merged
+here, so that the memory does not depend on how many rows there were.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from headwater.definitions import duration_ms
+from headwater.runtime.storage import Files, Storage
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, SparkSession
+
+LAG, MAX_LAG = "lag", "max_lag"
+"""Metrics of a batch: a sketch of the lags in milliseconds, and the largest."""
+KEPT_SHARE = 0.999
+DELAYS = (
+    "1 second",
+    "10 seconds",
+    "30 seconds",
+    "1 minute",
+    "5 minutes",
+    "10 minutes",
+    "30 minutes",
+    "1 hour",
+    "6 hours",
+    "1 day",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Lateness:
+    """The lags of one source's rows in milliseconds; `late_shares` is the share of rows that
+    would be behind a watermark, by its delay."""
+
+    source: str
+    rows: int
+    p50_ms: int
+    p99_ms: int
+    p999_ms: int
+    max_ms: int
+    late_shares: dict[str, float]
+
+
+def lag_metrics(event_time: Column, newest: Column) -> list[Column]:
+    """What a batch reports of its rows; rows before the first watermark count for nothing."""
+    from pyspark.sql import functions as F
+
+    lag = F.unix_millis(newest) - F.unix_millis(event_time.cast("timestamp"))
+    behind = F.when(newest.isNotNull(), F.greatest(lag, F.lit(0)))
+    return [F.kll_sketch_agg_bigint(behind).alias(LAG), F.max(behind).alias(MAX_LAG)]
+
+
+class LatenessMeter:
+    """Merges what batches report, and keeps it in the storage."""
+
+    def __init__(self, spark: SparkSession, storage: Storage) -> None:
+        self._jvm: Any = spark._jvm
+        self._storage = storage
+        self._files = Files(storage, spark)
+        self._sketches: dict[str, Any] = {}
+        self._largest: dict[str, int] = {}
+
+    def hear(self, source: str, metrics: Any) -> None:
+        """Takes a batch's metrics as Spark's own row."""
+        if metrics is None or LAG not in list(metrics.schema().fieldNames()):
+            return
+        found, largest = metrics.getAs(LAG), metrics.getAs(MAX_LAG)
+        if found is None or largest is None:
+            return
+        if source not in self._sketches:
+            self._load(source)
+        self._sketches[source].merge(self._heapified(bytes(found)))
+        self._largest[source] = max(self._largest[source], int(largest))
+
+    def save(self) -> None:
+        for source in self._sketches:
+            self._files.write(self._storage.lateness(source), json.dumps(self._content(source)))
+
+    def _content(self, source: str) -> dict[str, Any]:
+        sketch = self._sketches[source]
+        including = self._including()
+        ranks = {"p50_ms": 0.5, "p99_ms": 0.99, "p999_ms": KEPT_SHARE}
+        shares = {d: 1 - sketch.getRank(duration_ms(d), including) for d in DELAYS}
+        return {
+            "rows": int(sketch.getN()),
+            **{name: int(sketch.getQuantile(rank, including)) for name, rank in ranks.items()},
+            "max_ms": self._largest[source],
+            "late_shares": shares,
+            "sketch": base64.b64encode(bytes(sketch.toByteArray())).decode(),
+        }
+
+    def _load(self, source: str) -> None:
+        path = self._storage.lateness(source)
+        if not self._files.exists(path):
+            kind = self._jvm.org.apache.datasketches.kll.KllLongsSketch
+            self._sketches[source], self._largest[source] = kind.newHeapInstance(), 0
+            return
+        content = json.loads(self._files.read(path))
+        self._sketches[source] = self._heapified(base64.b64decode(content["sketch"]))
+        self._largest[source] = int(content["max_ms"])
+
+    def _heapified(self, sketch: bytes) -> Any:
+        memory = self._jvm.org.apache.datasketches.memory.Memory.wrap(sketch)
+        return self._jvm.org.apache.datasketches.kll.KllLongsSketch.heapify(memory)
+
+    def _including(self) -> Any:
+        return self._jvm.org.apache.datasketches.quantilescommon.QuantileSearchCriteria.INCLUSIVE
+
+
+def measured(files: Files, storage: Storage, source: str) -> Lateness | None:
+    """What was measured of a source; None where nothing was."""
+    path = storage.lateness(source)
+    if not files.exists(path):
+        return None
+    content = json.loads(files.read(path))
+    content.pop("sketch")
+    return Lateness(source, **content)
