@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from measuring import driver_memory_mb, tell
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from headwater import Late, Pipeline
@@ -56,7 +56,7 @@ def counts(signals: DataFrame) -> DataFrame:
 
 def by_hand(name: str, files: int, *, mode: str, lateness: str = "") -> float:
     shutil.rmtree(BASE / "plain", ignore_errors=True)
-    delay = "10 minutes" if not lateness else lateness
+    delay = lateness or "10 minutes"
     frame = counts(
         spark.readStream.schema(SCHEMA)
         .option("maxFilesPerTrigger", files)

@@ -109,6 +109,16 @@ class LateCaptured(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class LookupReloaded(Event):
+    """A lookup with `reload` has changed, or could not be read; then `problem` says why and the
+    rows that were there serve on."""
+
+    lookup: str
+    version: int | None
+    problem: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class QueryStopped(Event):
     table: str
     last_batch: int | None

@@ -60,6 +60,9 @@ class Entry:
     """The attribute that carries the watermark; None where nothing can be late."""
     window: WindowShape | None = None
     is_session: bool = False
+    rows_path: tuple[int, ...] | None = None
+    """Leads to the rows below the windows, where nothing but windows is between them and the
+    operator: each row is there once, with its event time."""
 
     @property
     def side(self) -> int:
@@ -104,8 +107,11 @@ def _entry(node: Any, child: Any, path: tuple[int, ...]) -> Entry:
         return Entry(kind, path, None)
     if moment.metadata().contains(SESSION_WINDOW):
         return Entry(kind, path, moment, is_session=True)
-    window = _shape(child, moment) if moment.metadata().contains(TIME_WINDOW) else None
-    return Entry(kind, path, moment, window)
+    if not moment.metadata().contains(TIME_WINDOW):
+        return Entry(kind, path, moment)
+    window = _shape(child, moment)
+    below = None if window is None else _below_windows(child, window)
+    return Entry(kind, path, moment, window, rows_path=None if below is None else (*path, *below))
 
 
 def _moment(node: Any, child: Any) -> Any | None:
@@ -152,6 +158,55 @@ def _shape(plan: Any, moment: Any) -> WindowShape | None:
         start_us=int(elapsed.right().value()),
         time=elapsed.left().child(),
     )
+
+
+def _below_windows(child: Any, window: WindowShape) -> tuple[int, ...] | None:
+    """The way from the rows with windows to those without, if only windows are on it."""
+    node, steps = child, 0
+    while str(node.nodeName()) in ("Project", "Filter", "Expand", "SubqueryAlias"):
+        below = node.children().apply(0)
+        kind = str(node.nodeName())
+        if kind == "Filter" and not _is_of_windows(node, window):
+            return None
+        if kind == "Project" and not _only_names(node):
+            return None
+        node, steps = below, steps + 1
+        if _makes_windows(child, steps):
+            break
+    else:
+        return None
+    own = [str(a.exprId()) for a in items(child.output()) if not a.metadata().contains(TIME_WINDOW)]
+    rows = [str(a.exprId()) for a in items(node.output())]
+    times = {str(a.exprId()) for a in items(window.time.references().toSeq())}
+    return (0,) * steps if own == rows and times <= set(rows) else None
+
+
+def _makes_windows(child: Any, steps: int) -> bool:
+    """Whether the last of some steps down was the one that made the windows."""
+    node = part_at(child, (0,) * (steps - 1))
+    if str(node.nodeName()) == "Expand":
+        return True
+    return str(node.nodeName()) == "Project" and any(
+        class_name(expression) == "CreateNamedStruct" for _, expression in _named(node)
+    )
+
+
+def _only_names(project: Any) -> bool:
+    """Whether a projection renames, and makes windows, and does nothing else."""
+    return all(
+        class_name(expression) in ("AttributeReference", "CreateNamedStruct")
+        for _, expression in _named(project)
+    )
+
+
+def _is_of_windows(filtered: Any, window: WindowShape) -> bool:
+    """Whether a filter only asks which windows a moment falls into."""
+    condition = filtered.condition()
+    used = {str(a.name()) for a in items(condition.references().toSeq())}
+    times = {str(a.name()) for a in items(window.time.references().toSeq())}
+    if class_name(condition) == "IsNotNull":
+        return used <= times
+    return class_name(condition) == "And" and used == times | {"window"}
 
 
 def _definition(plan: Any, attribute: Any) -> Any | None:

@@ -55,12 +55,16 @@ def watched(
     is closed.
     """
     for number, entry in enumerate(watched_entries(frame)):
-        rows = _Rows(frame, entry, watermark, sees_rows=sees_rows)
-        metrics = rows.metrics(newest, keeps=keeps)
-        kept = rows.frame.observe(f"{WATCH}{number}", *metrics).where(~rows.is_late)
-        plan = with_part(frame.sparkSession, analyzed(frame), entry.path, analyzed(kept))
-        frame = frame_of(frame.sparkSession, plan)
+        watch = _RowsBelow if entry.rows_path is not None else _Rows
+        rows = watch(frame, entry, watermark, sees_rows=sees_rows)
+        seen = rows.frame.observe(f"{WATCH}{number}", *rows.metrics(newest, keeps=keeps))
+        frame = rows.let_in(frame, seen)
     return frame
+
+
+def _replaced(frame: DataFrame, path: tuple[int, ...], part: DataFrame) -> DataFrame:
+    plan = with_part(frame.sparkSession, analyzed(frame), path, analyzed(part))
+    return frame_of(frame.sparkSession, plan)
 
 
 def late_rows(
@@ -93,8 +97,7 @@ def without_late(batch: DataFrame, stream: DataFrame, late: DataFrame) -> DataFr
             for attribute in items(inside.output())
         ]
         kept = frame_of(batch.sparkSession, inside).exceptAll(part.select(*columns))
-        plan = with_part(batch.sparkSession, analyzed(batch), entry.path, analyzed(kept))
-        batch = frame_of(batch.sparkSession, plan)
+        batch = _replaced(batch, entry.path, kept)
     return batch
 
 
@@ -106,8 +109,7 @@ def only_windows(batch: DataFrame, entry: Entry, windows: DataFrame) -> DataFram
     wanted = windows.withColumnRenamed(WINDOW, "__wanted")
     rows = frame_of(batch.sparkSession, inside)
     kept = rows.join(wanted, of_rows == wanted["__wanted"], "left_semi")
-    plan = with_part(batch.sparkSession, analyzed(batch), entry.path, analyzed(kept))
-    return frame_of(batch.sparkSession, plan)
+    return _replaced(batch, entry.path, kept)
 
 
 def input_name(side: int) -> str:
@@ -162,6 +164,10 @@ class _Rows:
         self._spark = spark
         self._sees_rows = sees_rows
         self._attributes = list(items(self._plan.output()))
+
+    def let_in(self, frame: DataFrame, seen: DataFrame) -> DataFrame:
+        """The query with only those of the `seen` rows that are not late."""
+        return _replaced(frame, self.entry.path, seen.where(~self.is_late))
 
     @property
     def event_time(self) -> Column | None:
@@ -237,3 +243,130 @@ class _Rows:
     def _fields(self) -> list[str]:
         kind = self.entry.moment.dataType()  # type: ignore[union-attr]
         return [str(n) for n in kind.fieldNames()] if str(kind.typeName()) == "struct" else []
+
+
+class _RowsBelow:
+    """The rows that enter time windows, before the windows are made of them.
+
+    A window `[end - duration, end)` is closed when `end <= watermark`; ends are a slide apart. So a
+    row has missed a window when it is older than a moment that depends on the watermark alone: the
+    last end that the watermark has passed. The watch compares timestamps, and Spark goes on to
+    make windows and to aggregate in one go.
+    """
+
+    def __init__(
+        self, frame: DataFrame, entry: Entry, watermark: Column, *, sees_rows: bool
+    ) -> None:
+        assert entry.rows_path is not None
+        assert entry.window is not None
+        self.entry = entry
+        self.window = entry.window
+        self._spark = frame.sparkSession
+        self._watermark = watermark
+        self._sees_rows = sees_rows
+        self._plan = part_at(analyzed(frame), entry.rows_path)
+        self.frame = frame_of(self._spark, self._plan)
+        self._time = column_of(self._spark, entry.window.time)
+
+    @property
+    def is_late(self) -> Column:
+        """Whether a row has missed at least one of its windows."""
+        from pyspark.sql import functions as F
+
+        late = self._time < F.timestamp_micros(self._last_end_us())
+        if self._sees_rows:
+            late = late | (self._time <= self._watermark)
+        return F.coalesce(late, F.lit(False))
+
+    def let_in(self, frame: DataFrame, seen: DataFrame) -> DataFrame:
+        assert self.entry.rows_path is not None
+        is_sliding = self.window.slide_us != self.window.duration_us
+        if not is_sliding:
+            return _replaced(frame, self.entry.rows_path, seen.where(~self.is_late))
+        if self._sees_rows:
+            seen = seen.where(~(self._time <= self._watermark))
+        # A row may have missed some of its windows: they are let in one by one.
+        frame = _replaced(frame, self.entry.rows_path, seen)
+        windows = frame_of(self._spark, part_at(analyzed(frame), self.entry.path))
+        end = column_of(self._spark, self.entry.moment)["end"]
+        return _replaced(frame, self.entry.path, windows.where(end > self._watermark))
+
+    def metrics(self, newest: Column | None, *, keeps: bool) -> list[Column]:
+        from pyspark.sql import functions as F
+
+        is_late = self.is_late
+        is_behind = F.lit(False)
+        if newest is not None:
+            is_behind = F.coalesce(self._time < newest, F.lit(False))
+        missed = F.sum(F.when(is_late, self._missed())) if self._is_sliding else F.count_if(is_late)
+        found = [
+            F.count(F.lit(1)).alias("rows"),
+            F.count_if(is_behind & ~is_late).alias("out_of_order"),
+            F.count_if(is_late).alias("late"),
+            missed.alias("late_windows"),
+        ]
+        if keeps:
+            order = F.when(is_late, F.xxhash64(self._time))
+            row = F.when(is_late, F.struct(*self._columns()))
+            found.append(F.max_by(row, order, KEPT).alias(LATE_ROWS))
+        return found
+
+    def _columns(self) -> list[Column]:
+        own = [
+            column_of(self._spark, attribute).alias(name)
+            for attribute, name in zip(
+                items(self._plan.output()), _late_names(self._plan), strict=True
+            )
+        ]
+        return [*own, self._time.alias(_TIME)]
+
+    @property
+    def _is_sliding(self) -> bool:
+        return self.window.slide_us != self.window.duration_us
+
+    def _last_end_us(self) -> Column:
+        """The last end of a window that the watermark has passed; Spark folds it to a literal."""
+        from pyspark.sql import functions as F
+
+        slide, phase = self.window.slide_us, self._phase_us
+        passed = F.unix_micros(self._watermark)
+        return passed - F.pmod(passed - F.lit(phase), F.lit(slide))
+
+    def _missed(self) -> Column:
+        """How many windows a late row has missed."""
+        from pyspark.sql import functions as F
+
+        slide, time = F.lit(self.window.slide_us), F.unix_micros(self._time.cast("timestamp"))
+        first_end = time + slide - F.pmod(time - F.lit(self._phase_us), slide)
+        closed = F.floor((self._last_end_us() - first_end) / slide) + 1
+        of_row = F.floor((time + F.lit(self.window.duration_us) - first_end) / slide) + 1
+        if not self._sees_rows:
+            return F.least(closed, of_row)
+        return F.when(self._time <= self._watermark, of_row).otherwise(F.least(closed, of_row))
+
+    @property
+    def _phase_us(self) -> int:
+        return (self.window.start_us + self.window.duration_us) % self.window.slide_us
+
+
+_TIME = "__time"
+
+
+def with_missed_windows(
+    rows: DataFrame, entry: Entry, watermark: Column, *, sees_rows: bool
+) -> DataFrame:
+    """Late rows that a watch below the windows kept, one for each window that they missed."""
+    from pyspark.sql import functions as F
+
+    if _TIME not in rows.columns:
+        return rows
+    shape = entry.window
+    assert shape is not None
+    length, slide, start = (
+        f"{us} microseconds" for us in (shape.duration_us, shape.slide_us, shape.start_us)
+    )
+    made = rows.withColumn(WINDOW, F.window(_TIME, length, slide, start))
+    is_missed = F.col(WINDOW)["end"] <= watermark
+    if sees_rows:
+        is_missed = is_missed | (F.col(_TIME) <= watermark)
+    return made.where(is_missed).drop(_TIME)

@@ -17,22 +17,27 @@ if TYPE_CHECKING:
 
 def batch_watermark(spark: SparkSession, read_ms: Callable[[], int]) -> Column:
     """A timestamp that is asked of `read_ms` whenever Spark plans a batch."""
+    from pyspark.sql import functions as F
+
+    return F.timestamp_millis(asked_per_batch(spark, read_ms))
+
+
+def asked_per_batch(spark: SparkSession, read: Callable[[], int]) -> Column:
+    """A number that is asked of `read` whenever Spark plans a batch, and constant within it."""
     from pyspark import SparkContext
     from pyspark.java_gateway import ensure_callback_server_started
     from pyspark.sql import Column
-    from pyspark.sql import functions as F
 
     ensure_callback_server_started(SparkContext._gateway)  # type: ignore[no-untyped-call]  # PySpark has no type for it
     jvm: Any = spark._jvm
     types = jvm.org.apache.spark.sql.types
     expressions = jvm.org.apache.spark.sql.catalyst.expressions
     supplier = jvm.java.lang.Class.forName("java.util.function.LongSupplier")
-    asked = expressions.Literal(_Supplier(read_ms), types.ObjectType(supplier))
+    asked = expressions.Literal(_Supplier(read), types.ObjectType(supplier))
     long = getattr(getattr(types, "LongType$"), "MODULE$")
     none = jvm.scala.jdk.javaapi.CollectionConverters.asScala(jvm.java.util.ArrayList()).toSeq()
     invoked = expressions.objects.Invoke(asked, "getAsLong", long, none, none, False, False, True)
-    millis = jvm.org.apache.spark.sql.classic.ExpressionUtils.column(invoked)
-    return F.timestamp_millis(Column(millis))
+    return Column(jvm.org.apache.spark.sql.classic.ExpressionUtils.column(invoked))
 
 
 def watermark_at(ms: int) -> Column:
@@ -45,14 +50,14 @@ def watermark_at(ms: int) -> Column:
 class _Supplier:
     """Called by Spark."""
 
-    def __init__(self, read_ms: Callable[[], int]) -> None:
-        self._read_ms = read_ms
+    def __init__(self, read: Callable[[], int]) -> None:
+        self._read = read
 
     def getAsLong(self) -> int:  # noqa: N802 - Java's names
-        return self._read_ms()
+        return self._read()
 
     def toString(self) -> str:  # noqa: N802
-        return "batch_watermark"
+        return "of this batch"
 
     def hashCode(self) -> int:  # noqa: N802
         return id(self) & 0x7FFFFFFF

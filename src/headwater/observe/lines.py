@@ -12,6 +12,7 @@ from headwater.events import (
     BatchCompleted,
     Event,
     LateCaptured,
+    LookupReloaded,
     QueryFailed,
     QueryStarted,
     QueryStopped,
@@ -43,7 +44,7 @@ class LinePrinter:
                     self._pending.setdefault(table, []).append(event)
                     if time.monotonic() - self._told_at.get(table, -math.inf) >= self._every_s:
                         self._flush(table)
-                case QueryStarted() | RejectedCaptured() | LateCaptured():
+                case QueryStarted() | RejectedCaptured() | LateCaptured() | LookupReloaded():
                     self._print(event_line(event))
                 case QueryStopped(table=table) | QueryFailed(table=table):
                     self._flush(table)
@@ -141,6 +142,10 @@ def event_line(event: Event) -> str | None:
         case LateCaptured(table=table, batch=batch, rows=rows):
             missed = "1 missed window" if rows == 1 else f"{rows:,} missed windows"
             return f"{table}: late rows of batch {batch} kept in {table}__late ({missed})"
+        case LookupReloaded(lookup=lookup, problem=None):
+            return f"{lookup}: changed, joined from the next batch on"
+        case LookupReloaded(lookup=lookup, problem=problem):
+            return f"{lookup}: could not be read again, goes on as it was: {problem}"
         case QueryStopped(table=table, last_batch=batch, was_forced=True):
             which = "its first batch" if batch is None else f"the batch after {batch}"
             return f"{table}: stopped by force in {which}"

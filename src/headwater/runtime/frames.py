@@ -71,6 +71,8 @@ class Frames:
     prepared: set[str] = field(default_factory=set)
     """Tables whose sink can be read; others are stood in for by an empty stream of their schema."""
     schemas: dict[str, StructType] = field(default_factory=dict)
+    versioned: Callable[[str, Lookup], DataFrame | None] = lambda table, lookup: None
+    """A lookup whose rows may change while a table's query runs."""
     newest: Callable[[str, Source], Column | None] = lambda table, source: None
     """The newest event time of earlier batches, where a table's query is to measure lags."""
 
@@ -86,7 +88,7 @@ class Frames:
             if isinstance(definition, Table):
                 return self._table_as_input(definition, trigger)
             assert isinstance(definition, Lookup)
-            return self._lookup(definition)
+            return self.versioned(table, definition) or self.lookup(definition)
 
         frame = _Builder(self.spark, self.graph, read).build(table)
         self.schemas[table] = frame.schema
@@ -99,7 +101,7 @@ class Frames:
             if isinstance(definition, Source):
                 return self._source_batch(definition)
             assert isinstance(definition, Lookup)
-            return self._lookup(definition)
+            return self.lookup(definition)
 
         builder = _Builder(self.spark, self.graph, read, is_batch=True)
         return {name: builder.build(name) for name in self.graph.order}
@@ -111,7 +113,7 @@ class Frames:
             if isinstance(definition, Source):
                 return self._source_batch(definition, parts.get(definition.name))
             assert isinstance(definition, Lookup)
-            return self._lookup(definition)
+            return self.lookup(definition)
 
         return _Builder(self.spark, self.graph, read, is_batch=True).build(table)
 
@@ -151,7 +153,8 @@ class Frames:
             frame = _accepted(_judged(frame, source), source, counts=False).drop(ARRIVAL)
         return _watermarked(frame, source)
 
-    def _lookup(self, lookup: Lookup) -> DataFrame:
+    def lookup(self, lookup: Lookup) -> DataFrame:
+        """What a lookup holds now."""
         request = self._request(lookup, lookup.connector, Trigger.default())
         frame = lookup.connector.read_batch(self.spark, request)
         if REJECTED not in frame.columns:

@@ -7,6 +7,7 @@ from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 from headwater.definitions import PERFECT, Late, Source, duration_ms
+from headwater.event_time.entries import Entry
 from headwater.event_time.late import (
     BATCH,
     INPUT,
@@ -19,6 +20,7 @@ from headwater.event_time.late import (
     late_rows,
     watched,
     watched_entries,
+    with_missed_windows,
 )
 from headwater.event_time.watermark import batch_watermark, watermark_at
 from headwater.events import Event, LateCaptured
@@ -115,7 +117,10 @@ class LateRows(SideTable):
     def _at_entry(self, position: int, batch: int, at: Column, told: Told | None) -> DataFrame:
         from pyspark.sql import functions as F
 
-        rows = None if told is None else _told_rows(self._spark, told, position)
+        entry = self._entries[position]
+        rows = None if told is None else _told_rows(self._spark, told, position, entry)
+        if rows is not None:
+            rows = with_missed_windows(rows, entry, at, sees_rows=self._sees_rows)
         if rows is None:
             rows = self._replay.rows(
                 lambda built: late_rows(built.frame, position, at, sees_rows=self._sees_rows),
@@ -133,14 +138,15 @@ def _labelled(rows: DataFrame, at: Column, batch: int) -> DataFrame:
     return labelled.withColumn(MERGED, F.lit(False))
 
 
-def _told_rows(spark: SparkSession, told: Told, position: int) -> DataFrame | None:
+def _told_rows(spark: SparkSession, told: Told, position: int, entry: Entry) -> DataFrame | None:
     """The late rows that came with a progress; None where there were too many for that."""
     from pyspark.sql import DataFrame
 
     metrics: Any = told.progress.observedMetrics().get(f"{WATCH}{position}")
     if metrics is None:
         return None
-    missed = int(metrics.getAs("late_windows") or 0)
+    # Below the windows a row is there once, whatever it has missed.
+    missed = int(metrics.getAs("late_windows" if entry.rows_path is None else "late") or 0)
     if missed > KEPT:
         return None
     kind = metrics.schema().apply(LATE_ROWS).dataType().elementType()

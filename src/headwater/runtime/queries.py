@@ -7,10 +7,18 @@ import math
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Self, cast
 
 from headwater.connectors.interface import WriteRequest
-from headwater.definitions import OutputMode, Source, TriggerKind, WatermarkPolicy, spark_duration
+from headwater.definitions import (
+    Lookup,
+    OutputMode,
+    Source,
+    TriggerKind,
+    WatermarkPolicy,
+    spark_duration,
+)
 from headwater.errors import RowsWithoutCheckpoint, SideTableUnwritten, UnknownTable
 from headwater.event_time.watermark import batch_watermark
 from headwater.events import PipelineStarted, PipelineStopped, Report
@@ -20,6 +28,7 @@ from headwater.runtime.failures import explained
 from headwater.runtime.frames import NO_OBSERVATION, BuiltTable, Frames, rejected_metric
 from headwater.runtime.late import LateRows, newest_seen, with_watch
 from headwater.runtime.lateness import LatenessMeter
+from headwater.runtime.lookups import Reloader, VersionedLookup
 from headwater.runtime.offsets import OffsetLog
 from headwater.runtime.panes import Panes
 from headwater.runtime.progress import ProgressListener, batch_completed
@@ -71,6 +80,7 @@ class RunningQueries:
         self._listener = ProgressListener(spark, self._on_progress)
         self._sides: SideTables | None = None
         self._meter = LatenessMeter(spark, self._storage)
+        self._reloader: Reloader | None = None
         self._stopping = threading.Lock()
         self._is_stopped = False
         self.stop_requested = threading.Event()
@@ -183,6 +193,8 @@ class RunningQueries:
         self._listener.remove()
         if self._sides is not None:
             self._sides.close()
+        if self._reloader is not None:
+            self._reloader.close()
         self._meter.save()
         self._ended({name: query.last_batch for name, query in self._queries.items()})
         return any(forced.values())
@@ -203,8 +215,11 @@ class RunningQueries:
             self._storage,
             sinks,
             modes,
+            versioned=self._versioned,
             newest=self._newest,
         )
+        self._reloader = Reloader(self._versioned_lookups(), self._report)
+        self._reloader.start()
         built = {}
         for spec in (known[name] for name in self._graph.tables if name in known):
             if spec.name in self._specs:
@@ -214,6 +229,31 @@ class RunningQueries:
                 self._prepare(spec, built[spec.name])
         self._built = dict(built)
         return built
+
+    def _versioned_lookups(self) -> dict[str, VersionedLookup]:
+        used = {
+            definition.name: definition
+            for spec in self._specs.values()
+            for definition in self._graph.reads_directly(spec.name)
+            if isinstance(definition, Lookup) and definition.reload
+        }
+        return {
+            name: VersionedLookup(
+                self._spark, self._storage, lookup, partial(self._frames.lookup, lookup)
+            )
+            for name, lookup in used.items()
+        }
+
+    def reload(self, lookup: str) -> bool:
+        """Reads a lookup with `reload` anew; whether it has changed."""
+        assert self._reloader is not None
+        return self._reloader.lookups[lookup].load() is not None
+
+    def _versioned(self, table: str, lookup: Lookup) -> DataFrame | None:
+        versions = self._reloader.lookups if self._reloader else {}
+        if lookup.name not in versions:
+            return None
+        return versions[lookup.name].frame(self._log(table))
 
     def _newest(self, table: str, source: Source) -> Column | None:
         """For the one query that measures a source."""

@@ -3,6 +3,7 @@
 <storage>/<pipeline>/tables/<table>         managed Delta tables, late and rejected rows
 <storage>/<pipeline>/checkpoints/<table>    offsets, commits and state of one query
 <storage>/<pipeline>/batches/<table>        a mark: a batch run wrote the table last
+<storage>/<pipeline>/lookups/<lookup>       versions of a lookup that is reloaded
 <storage>/<pipeline>/lateness/<source>.json how far rows were behind the newest
 <storage>/<pipeline>/replays/<table>        copies of log entries while a batch is read again
 <storage>/<pipeline>/aside/<table>-<time>   what `run --fresh` moved out of the way
@@ -41,6 +42,10 @@ class Storage:
     def lateness(self, source: str) -> str:
         """How late the rows of a source were."""
         return f"{self.root}/{self.pipeline}/lateness/{source}.json"
+
+    def lookup(self, name: str) -> str:
+        """The versions of a lookup that is read anew while the pipeline runs."""
+        return f"{self.root}/{self.pipeline}/lookups/{name}"
 
     def replays(self, table: str) -> str:
         return f"{self.root}/{self.pipeline}/replays/{table}"

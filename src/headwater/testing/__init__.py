@@ -27,6 +27,7 @@ from headwater.testing.actions import (
     crash,
     expect_failure,
     process,
+    reload_lookup,
     restart,
     stop,
 )
@@ -50,6 +51,7 @@ __all__ = [
     "expect_failure",
     "process",
     "raw",
+    "reload_lookup",
     "restart",
     "run_all",
     "stop",

@@ -64,6 +64,18 @@ class _Add(Action):
 
 
 @dataclass(frozen=True)
+class _ReloadLookup(Action):
+    lookup: str
+    rows: Any
+
+    def perform(self, scene: Scene, memory: Memory) -> None:
+        scene.change_lookup(self.lookup, self.rows)
+
+    def __str__(self) -> str:
+        return f"reload_lookup({self.lookup!r}, {_brief(self.rows)})"
+
+
+@dataclass(frozen=True)
 class _Process(Action):
     def perform(self, scene: Scene, memory: Memory) -> None:
         scene.process()
@@ -267,6 +279,12 @@ def add(source: str, rows: Rows | Iterable[Raw]) -> Action:
     """Rows arrive at a source: tuples in the order of its columns, mappings, a markdown table, a
     file of JSON lines, CSV or Parquet, or `raw(…)` records. Nothing is processed yet."""
     return _Add(source, rows if isinstance(rows, str | Path) else list(rows))
+
+
+def reload_lookup(lookup: str, rows: Rows) -> Action:
+    """A lookup holds other rows. One with `reload` is read anew at once, as if its interval had
+    passed; others are when the queries start again."""
+    return _ReloadLookup(lookup, _listed(rows))
 
 
 def process() -> Action:

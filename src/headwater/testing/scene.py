@@ -54,7 +54,14 @@ from headwater.runtime.query import Query
 from headwater.runtime.specification import QuerySpec, read_request, write_request
 from headwater.runtime.storage import Storage
 from headwater.testing.kept import KeptRows, KeptSink, Row
-from headwater.testing.tape import LookupRows, ParsedTapeSource, Tape, TapeSource, lookup_rows
+from headwater.testing.tape import (
+    HeldRows,
+    LookupRows,
+    ParsedTapeSource,
+    Tape,
+    TapeSource,
+    lookup_rows,
+)
 from headwater.testing.values import DAY, Rows, arrow_table, from_arrow, moment_ms
 
 if TYPE_CHECKING:
@@ -106,6 +113,7 @@ class Scene:
         self.folder = Path(tempfile.mkdtemp(prefix="headwater-test-", dir=_fast_folder()))
         self.tapes: dict[str, Tape] = {}
         self.kept: dict[str, KeptRows] = {}
+        self._lookups: dict[str, HeldRows] = {}
         self.clock: ManualClock | None = None
         self.run: RunningQueries | None = None
         self._late: dict[tuple[str, int], LateCount] = {}
@@ -186,8 +194,11 @@ class Scene:
 
     def _lookup_rows(self, lookup: Lookup, graph: Graph) -> LookupRows:
         schema = self._columns(lookup, graph)
-        rows = lookup_rows(self.stage.lookups[lookup.name], schema, lookup.name)
-        return LookupRows(arrow_table(rows, schema, what=f"lookup {lookup.name}"), schema)
+        held = self._lookups.get(lookup.name)
+        if held is None:
+            held = HeldRows(_lookup_table(self.stage.lookups[lookup.name], schema, lookup.name))
+        self._lookups[lookup.name] = held
+        return LookupRows(held, schema)
 
     def _columns(self, definition: Source | Lookup, graph: Graph) -> StructType:
         """The columns that the definition's own connector would deliver."""
@@ -212,6 +223,18 @@ class Scene:
             if isinstance(d, Source | Lookup)
         ]
         return with_placeholders(self.settings, connectors)
+
+    def change_lookup(self, name: str, rows: Rows) -> None:
+        """Another content of a lookup; queries see it when they read it anew."""
+        lookups = self.definitions.of(Lookup)
+        if name not in lookups:
+            raise UnknownLookup(name, lookups)
+        connector = lookups[name].connector
+        if not isinstance(connector, LookupRows):
+            raise UnknownLookup(name, self._lookups)
+        connector.held.table = _lookup_table(rows, connector.schema, name)
+        if self.run is not None and lookups[name].reload:
+            self.run.reload(name)
 
     # Sources
 
@@ -575,6 +598,10 @@ class Scene:
         """The watermark of the table's last batch."""
         text = ((self.progress(table) or {}).get("eventTime") or {}).get("watermark")
         return None if text is None else moment_ms(text)
+
+
+def _lookup_table(rows: Rows, schema: StructType, name: str) -> Any:
+    return arrow_table(lookup_rows(rows, schema, name), schema, what=f"lookup {name}")
 
 
 def _collected(frame: DataFrame) -> Content:

@@ -270,6 +270,13 @@ def lookup_rows(rows: Rows, schema: StructType, name: str) -> list[tuple[Any, ..
     return typed(records(rows, schema.names, what=what), schema, what=what)
 
 
+@dataclass(slots=True)
+class HeldRows:
+    """What a lookup under test holds; a test may change it."""
+
+    table: Any
+
+
 @dataclass(frozen=True, slots=True)
 class LookupRows(Connector):
     """Rows in place of a lookup's own connector."""
@@ -277,11 +284,11 @@ class LookupRows(Connector):
     system: ClassVar[str] = "tape"
     reads_batches: ClassVar[bool] = True
 
-    table: Any = field(hash=False)
+    held: HeldRows = field(hash=False)
     schema: StructType = field(hash=False)
 
     def read_batch(self, spark: SparkSession, request: ReadRequest) -> DataFrame:
-        return spark.createDataFrame(self.table, self.schema)
+        return spark.createDataFrame(self.held.table, self.schema)
 
     def describe(self) -> str:
         return "rows of a test"

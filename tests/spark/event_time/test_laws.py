@@ -145,9 +145,9 @@ def test_every_row_is_counted_or_late_in_every_mode(mode: str) -> None:
         assert conserved(scene)
 
 
-def judged_by(watermark: Callable[[Column], Column]) -> Any:
-    """The watch as it would be with another watermark than the one that Spark closes windows by."""
-    honest = late_room._Rows.__init__
+def judged_by(kind: Any, watermark: Callable[[Column], Column]) -> Any:
+    """A watch as it would be with another watermark than the one that Spark closes windows by."""
+    honest = kind.__init__
 
     def init(self: Any, frame: Any, entry: Any, at: Column, **flags: Any) -> None:
         honest(self, frame, entry, watermark(at), **flags)
@@ -156,8 +156,9 @@ def judged_by(watermark: Callable[[Column], Column]) -> Any:
 
 
 def test_a_watch_that_sees_too_little_breaks_conservation(monkeypatch: pytest.MonkeyPatch) -> None:
-    earlier = judged_by(lambda at: at - F.expr("INTERVAL 9 MINUTES"))
-    monkeypatch.setattr(late_room._Rows, "__init__", earlier)
+    for kind in (late_room._Rows, late_room._RowsBelow):
+        earlier = judged_by(kind, lambda at: at - F.expr("INTERVAL 9 MINUTES"))
+        monkeypatch.setattr(kind, "__init__", earlier)
     with played(app_of(tumbling), batches_of(0, disorder_minutes=40)) as scene:
         # Spark drops what the watch let through.
         assert not conserved(scene)

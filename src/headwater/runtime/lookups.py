@@ -1,0 +1,137 @@
+"""Lookups that are read anew while a pipeline runs, and stay what they were for a batch.
+
+Each content that was read is a version in a Delta table of its own. A query reads the versions
+table and takes the rows of one version: the newest when the batch is planned, written down beside
+the checkpoint, so that a batch that runs again joins the same rows.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+from headwater.definitions import Lookup, duration_ms
+from headwater.event_time.watermark import asked_per_batch
+from headwater.events import LookupReloaded, Report
+from headwater.runtime.offsets import OffsetLog
+from headwater.runtime.storage import Files, Storage
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_VERSION = "__version"
+_KEPT = 3
+
+
+class VersionedLookup:
+    """One lookup with `reload`; `read` gives what it holds now."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        storage: Storage,
+        lookup: Lookup,
+        read: Callable[[], DataFrame],
+    ) -> None:
+        self._spark = spark
+        self._files = Files(storage, spark)
+        self.lookup = lookup
+        self._read = read
+        self._place = storage.lookup(lookup.name)
+        self._loading = threading.Lock()
+
+    def load(self) -> int | None:
+        """Reads the lookup; its new version, None where nothing has changed."""
+        from pyspark.sql import functions as F
+
+        with self._loading:
+            frame = self._read()
+            known, digest = self._index(), _digest(frame)
+            if known is not None and known["digest"] == digest:
+                return None
+            version = 0 if known is None else int(known["version"]) + 1
+            rows = frame.withColumn(_VERSION, F.lit(version).cast("long"))
+            writer = rows.write.format("delta").partitionBy(_VERSION).mode("append")
+            writer.option("mergeSchema", "true").save(f"{self._place}/rows")
+            self._files.write(
+                f"{self._place}/index.json", json.dumps({"version": version, "digest": digest})
+            )
+            return version
+
+    def frame(self, log: OffsetLog) -> DataFrame:
+        """The rows for a query, by its own offset log."""
+        from pyspark.sql import functions as F
+
+        version = asked_per_batch(self._spark, lambda: self._pinned(log))
+        rows = self._spark.read.format("delta").load(f"{self._place}/rows")
+        return rows.where(F.col(_VERSION) == version).drop(_VERSION)
+
+    def _pinned(self, log: OffsetLog) -> int:
+        """The version of the newest batch: written down by whoever planned it first."""
+        entry = log.latest()
+        batch = 0 if entry is None else entry.batch
+        folder = f"{log.checkpoint}/headwater/lookups/{self.lookup.name}"
+        path = f"{folder}/{batch}"
+        if self._files.exists(path):
+            return int(self._files.read(path))
+        known = self._index()
+        assert known is not None
+        self._files.write(path, str(known["version"]))
+        for name in self._files.names(folder):
+            if name.isdigit() and int(name) < batch - _KEPT:
+                self._files.remove(f"{folder}/{name}")
+        return int(known["version"])
+
+    def _index(self) -> dict[str, int] | None:
+        path = f"{self._place}/index.json"
+        return json.loads(self._files.read(path)) if self._files.exists(path) else None
+
+
+def _digest(frame: DataFrame) -> int:
+    """Equal for equal rows in any order."""
+    from pyspark.sql import functions as F
+
+    row = F.xxhash64(*[F.col(f"`{name}`") for name in frame.columns]).cast("decimal(38,0)")
+    found = frame.agg(F.sum(row), F.count(F.lit(1))).first()
+    assert found is not None
+    return int(found[0] or 0) * 1_000_003 + int(found[1])
+
+
+class Reloader:
+    """Reloads every lookup after its interval, in a thread of its own."""
+
+    def __init__(self, lookups: Mapping[str, VersionedLookup], report: Report) -> None:
+        self.lookups = lookups
+        self._report = report
+        self._ended = threading.Event()
+        self._threads = [
+            threading.Thread(target=self._work, args=(one,), name="headwater-reload", daemon=True)
+            for one in lookups.values()
+        ]
+
+    def start(self) -> None:
+        """Reads every lookup once, then goes on beside the queries."""
+        for one in self.lookups.values():
+            one.load()
+        for thread in self._threads:
+            thread.start()
+
+    def close(self) -> None:
+        self._ended.set()
+        for thread in self._threads:
+            if thread.is_alive():
+                thread.join()
+
+    def _work(self, one: VersionedLookup) -> None:
+        interval_s = duration_ms(one.lookup.reload or "") / 1000
+        while not self._ended.wait(interval_s):
+            try:
+                version = one.load()
+            except Exception as problem:
+                # The rows that are there serve on.
+                self._report(LookupReloaded(one.lookup.name, None, str(problem).splitlines()[0]))
+                continue
+            if version is not None:
+                self._report(LookupReloaded(one.lookup.name, version))

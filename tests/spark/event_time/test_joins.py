@@ -1,0 +1,176 @@
+"""Joins of streams with each other and with lookups that change."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from headwater import Pipeline
+from headwater.connectors import csv, kafka
+from headwater.errors import NotStreamable
+from headwater.testing import (
+    Harness,
+    add,
+    advance_event_time,
+    check,
+    check_late,
+    process,
+    reload_lookup,
+    restart,
+)
+from headwater.testing.harness import session
+from headwater.testing.scene import Scene
+from headwater.testing.values import difference
+
+BOUND = "clicked_ad = ad AND clicked_at BETWEEN shown_at AND shown_at + INTERVAL 1 HOUR"
+
+
+def ads(kind: str, *, condition: str = BOUND) -> Pipeline:
+    app = Pipeline("ads")
+    app.source(
+        "shown",
+        kafka("shown"),
+        schema="ad string, shown_at timestamp",
+        event_time="shown_at",
+        watermark="10 minutes",
+    )
+    app.source(
+        "clicks",
+        kafka("clicks"),
+        schema="clicked_ad string, clicked_at timestamp",
+        event_time="clicked_at",
+        watermark="20 minutes",
+    )
+
+    @app.table
+    def joined(shown: DataFrame, clicks: DataFrame) -> DataFrame:
+        return shown.join(clicks, F.expr(condition), kind)
+
+    return app
+
+
+ROWS = [
+    add("shown", [("sofa", "12:00:00"), ("lamp", "12:05:00")]),
+    add("clicks", [("sofa", "12:20:00"), ("rug", "12:21:00")]),
+    process(),
+]
+PAIR = ("sofa", "12:00:00", "sofa", "12:20:00")
+EXPECTED = {
+    "inner": [PAIR],
+    "left_outer": [PAIR, ("lamp", "12:05:00", None, None)],
+    "right_outer": [PAIR, (None, None, "rug", "12:21:00")],
+    "full_outer": [PAIR, ("lamp", "12:05:00", None, None), (None, None, "rug", "12:21:00")],
+    "left_semi": [PAIR[:2]],
+}
+
+
+@pytest.mark.parametrize("kind", EXPECTED)
+def test_rows_without_a_match_appear_when_the_watermark_rules_one_out(kind: str) -> None:
+    now = [row for row in EXPECTED[kind] if None not in row]
+    Harness(ads(kind)).run(
+        *ROWS,
+        check("joined", now),
+        advance_event_time("shown", "15:00:00"),
+        check("joined", now),
+        advance_event_time("clicks", "15:00:00"),
+        check("joined", EXPECTED[kind]),
+    )
+
+
+def test_late_rows_of_a_join_say_which_side_they_came_from() -> None:
+    Harness(ads("inner")).run(
+        *ROWS,
+        advance_event_time("shown", "15:00:00"),
+        advance_event_time("clicks", "15:00:00"),
+        # The slower watermark counts: 14:40.
+        add("shown", [("late", "14:40:00"), ("new", "14:41:00")]),
+        add("clicks", [("late", "14:30:00"), ("new", "14:50:00")]),
+        process(),
+        check("joined", [PAIR, ("new", "14:41:00", "new", "14:50:00")]),
+        check_late(
+            "joined",
+            [
+                {"input": "left", "ad": "late", "clicked_ad": None},
+                {"input": "right", "ad": None, "clicked_ad": "late"},
+            ],
+        ),
+    )
+
+
+@contextmanager
+def scene_of(app: Pipeline) -> Iterator[Scene]:
+    scene = Scene(app, session(app))
+    try:
+        yield scene
+    finally:
+        scene.close()
+
+
+def test_every_row_of_a_join_is_accepted_or_late_once_per_side() -> None:
+    with scene_of(ads("full_outer")) as scene:
+        for shown, clicked in [("12:00:00", "12:10:00"), ("14:00:00", "14:30:00")]:
+            scene.tape("shown").add([("a", shown), ("b", "12:01:00")])
+            scene.tape("clicks").add([("a", clicked), ("b", "12:02:00")])
+            scene.process()
+        scene.move_event_time("shown", "20:00:00")
+        scene.move_event_time("clicks", "20:00:00")
+        assert scene.late_count("joined").late == 2
+        missing, extra = difference(scene.batch()["joined"].rows, scene.content("joined").rows)
+        assert (missing, extra) == ([], [])
+
+
+def test_an_outer_join_without_a_time_bound_is_refused() -> None:
+    with pytest.raises(NotStreamable, match="watermark"):
+        Harness(ads("left_outer", condition="clicked_ad = ad")).run(process())
+
+
+def enriched(*, reload: str | None) -> Pipeline:
+    app = Pipeline("enriched")
+    app.source("signals", kafka("signals"), schema="device string, celsius double")
+    app.lookup("sites", csv("sites.csv"), schema="device string, site string", reload=reload)
+
+    @app.table
+    def readings(signals: DataFrame, sites: DataFrame) -> DataFrame:
+        return signals.join(sites, "device", "left")
+
+    return app
+
+
+def test_a_changed_lookup_is_joined_from_the_next_batch_on() -> None:
+    Harness(enriched(reload="5 minutes"), lookups={"sites": [("dev1", "Rome")]}).run(
+        add("signals", [("dev1", 1.0)]),
+        process(),
+        reload_lookup("sites", [("dev1", "Oslo")]),
+        add("signals", [("dev1", 2.0)]),
+        process(),
+        check("readings", [("dev1", 1.0, "Rome"), ("dev1", 2.0, "Oslo")]),
+        restart(),
+        add("signals", [("dev1", 3.0)]),
+        process(),
+        check("readings", [("dev1", 3.0, "Oslo")], contains=True),
+    )
+
+
+def test_a_batch_that_runs_again_joins_what_it_joined_before() -> None:
+    app = enriched(reload="5 minutes")
+    from headwater.testing.scene import Stage
+
+    scene = Scene(app, session(app), Stage(lookups={"sites": [("dev1", "Rome")]}))
+    try:
+        scene.tape("signals").add([("dev1", 1.0)])
+        scene.process()
+        scene.crash_after_sink(["readings"])
+        scene.change_lookup("sites", [("dev1", "Oslo")])
+        scene.restart()
+        scene.tape("signals").add([("dev1", 2.0)])
+        scene.process()
+        assert sorted(scene.content("readings").rows) == [
+            ("dev1", 1.0, "Rome"),
+            ("dev1", 2.0, "Oslo"),
+        ]
+    finally:
+        scene.close()
