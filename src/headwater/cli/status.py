@@ -123,6 +123,9 @@ def run_lines(run: dict[str, Any]) -> list[str]:
 
 
 def table_line(table: dict[str, Any]) -> str:
+    from dataclasses import replace
+
+    from headwater.events import LateCount
     from headwater.observe.board import TableFigures
     from headwater.observe.lines import details, rate
     from headwater.runtime.progress import batch_completed
@@ -131,6 +134,8 @@ def table_line(table: dict[str, Any]) -> str:
     parts = [f"{table['table']}: {table['state']}", batch]
     if progress := table.get("progress"):
         last = batch_completed(table["table"], progress)
+        if late := table.get("late"):
+            last = replace(last, late=LateCount(**late))
         parts += [
             f"{rate(last.input_rows_per_s)} rows/s in",
             f"{rate(last.processed_rows_per_s)} rows/s processed",

@@ -4,25 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import reduce
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from headwater.definitions import PERFECT, Late, Source, duration_ms
-from headwater.event_time.entries import Entry
 from headwater.event_time.late import (
     BATCH,
     INPUT,
-    KEPT,
-    LATE_ROWS,
     MERGED,
-    WATCH,
     WATERMARK,
     input_name,
     late_rows,
-    watched,
     watched_entries,
     with_missed_windows,
 )
-from headwater.event_time.watermark import batch_watermark, watermark_at
+from headwater.event_time.watch import Moments, Watch
+from headwater.event_time.watermark import asked_per_batch, batch_watermark, watermark_at
 from headwater.events import Event, LateCaptured
 from headwater.runtime.offsets import OffsetLog
 from headwater.runtime.replay import Replay
@@ -31,7 +27,7 @@ from headwater.runtime.sides import Part, SideTable, Told, batches_between
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame
 
 
 def late_name(table: str) -> str:
@@ -39,18 +35,13 @@ def late_name(table: str) -> str:
     return f"{table}__late"
 
 
-def with_watch(
-    frame: DataFrame, late: Late, sources: Sequence[Source], log: OffsetLog
-) -> DataFrame:
-    """A table's query with a watch where rows may be late; `log` is its own offset log."""
-    watermark = batch_watermark(frame.sparkSession, log.watermark_ms)
-    return watched(
-        frame,
-        watermark,
-        newest=newest_seen(watermark, sources, late),
-        keeps=late.keeps_rows,
-        sees_rows=is_perfect(sources),
-    )
+def watch_over(frame: DataFrame, late: Late, sources: Sequence[Source], log: OffsetLog) -> Watch:
+    """The watch of a table's query; `log` is the query's own offset log."""
+    spark = frame.sparkSession
+    watermark = batch_watermark(spark, log.watermark_ms)
+    batch = asked_per_batch(spark, log.latest_batch)
+    moments = Moments(batch, watermark, newest_seen(watermark, sources, late))
+    return Watch(frame, moments, keeps=late.keeps_rows, sees_rows=is_perfect(sources))
 
 
 def is_perfect(sources: Sequence[Source]) -> bool:
@@ -73,8 +64,8 @@ def newest_seen(watermark: Column, sources: Sequence[Source], late: Late | None)
 
 
 class LateRows(SideTable):
-    """The late rows of one table. Few of them come with the progress; of many, and after a crash,
-    the batch is run again through the query up to where they were found late."""
+    """The late rows of one table. Few of them are told by the query itself; of many, and after a
+    crash, the batch is run again through the query up to where they were found late."""
 
     def __init__(
         self,
@@ -86,16 +77,16 @@ class LateRows(SideTable):
     ) -> None:
         self.query = query
         self.name = late_name(query)
-        self._spark = frame.sparkSession
         self._sees_rows = is_perfect(sources)
         self._log = log
         self._replay = replay
         self._entries = watched_entries(frame)
 
     def count(self, told: Told | None) -> int | None:
-        if told is None or told.event.late is None:
+        if told is None or told.heard is None:
             return None
-        return told.event.late.late_windows
+        is_complete = all(part.is_complete for part in told.heard.told)
+        return sum(part.weight for part in told.heard.told) if is_complete else None
 
     def parts(self, after: int, batch: int, told: Told | None) -> Iterator[Part]:
         for number in batches_between(after, batch):
@@ -118,9 +109,7 @@ class LateRows(SideTable):
         from pyspark.sql import functions as F
 
         entry = self._entries[position]
-        rows = None if told is None else _told_rows(self._spark, told, position, entry)
-        if rows is not None:
-            rows = with_missed_windows(rows, entry, at, sees_rows=self._sees_rows)
+        rows = self._told(position, at, told)
         if rows is None:
             rows = self._replay.rows(
                 lambda built: late_rows(built.frame, position, at, sees_rows=self._sees_rows),
@@ -128,7 +117,17 @@ class LateRows(SideTable):
             )
         if len(self._entries) == 1:
             return rows
-        return rows.withColumn(INPUT, F.lit(input_name(self._entries[position].side)))
+        return rows.withColumn(INPUT, F.lit(input_name(entry.side)))
+
+    def _told(self, position: int, at: Column, told: Told | None) -> DataFrame | None:
+        """The late rows that the query told; None where it had more to tell than it may."""
+        if told is None or told.heard is None or told.watch is None:
+            return None
+        part = told.heard.told[position]
+        if not part.is_complete:
+            return None
+        rows = told.watch.rows(position, part)
+        return with_missed_windows(rows, self._entries[position], at, sees_rows=self._sees_rows)
 
 
 def _labelled(rows: DataFrame, at: Column, batch: int) -> DataFrame:
@@ -136,21 +135,3 @@ def _labelled(rows: DataFrame, at: Column, batch: int) -> DataFrame:
 
     labelled = rows.withColumn(WATERMARK, at).withColumn(BATCH, F.lit(batch).cast("long"))
     return labelled.withColumn(MERGED, F.lit(False))
-
-
-def _told_rows(spark: SparkSession, told: Told, position: int, entry: Entry) -> DataFrame | None:
-    """The late rows that came with a progress; None where there were too many for that."""
-    from pyspark.sql import DataFrame
-
-    metrics: Any = told.progress.observedMetrics().get(f"{WATCH}{position}")
-    if metrics is None:
-        return None
-    # Below the windows a row is there once, whatever it has missed.
-    missed = int(metrics.getAs("late_windows" if entry.rows_path is None else "late") or 0)
-    if missed > KEPT:
-        return None
-    kind = metrics.schema().apply(LATE_ROWS).dataType().elementType()
-    listed = metrics.getList(metrics.fieldIndex(LATE_ROWS))
-    if listed.size() != missed:
-        return None
-    return DataFrame(spark._jsparkSession.createDataFrame(listed, kind), spark)

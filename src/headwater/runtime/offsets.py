@@ -48,6 +48,11 @@ class OffsetLog:
             self._latest += 1
         return self.entry(self._latest)
 
+    def latest_batch(self) -> int:
+        """The newest batch; 0 before the first."""
+        entry = self.latest()
+        return 0 if entry is None else entry.batch
+
     def watermark_ms(self) -> int:
         """The watermark that the newest batch began with; 0 before the first."""
         entry = self.latest()

@@ -6,7 +6,6 @@ import json
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from headwater.event_time.late import count_of
 from headwater.events import BatchCompleted
 
 if TYPE_CHECKING:
@@ -31,7 +30,6 @@ def batch_completed(table: str, progress: dict[str, Any]) -> BatchCompleted:
         duration_ms=durations.get("triggerExecution", int(progress.get("batchDuration", 0))),
         watermark=(progress.get("eventTime") or {}).get("watermark"),
         state_rows=sum(int(o["numRowsTotal"]) for o in operators) if operators else None,
-        late=count_of(progress.get("observedMetrics") or {}),
         rejected=_rejected(progress),
         kafka_lag=_kafka_lag(progress),
         durations_ms=durations,

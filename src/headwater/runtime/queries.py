@@ -7,6 +7,7 @@ import math
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self, cast
 
@@ -20,13 +21,14 @@ from headwater.definitions import (
     spark_duration,
 )
 from headwater.errors import RowsWithoutCheckpoint, SideTableUnwritten, UnknownTable
+from headwater.event_time.watch import Watch
 from headwater.event_time.watermark import batch_watermark
-from headwater.events import PipelineStarted, PipelineStopped, Report
+from headwater.events import LateCount, PipelineStarted, PipelineStopped, Report
 from headwater.graph import Graph
 from headwater.runtime.clock import ManualClock, start_on
 from headwater.runtime.failures import explained
 from headwater.runtime.frames import NO_OBSERVATION, BuiltTable, Frames, rejected_metric
-from headwater.runtime.late import LateRows, newest_seen, with_watch
+from headwater.runtime.late import LateRows, newest_seen, watch_over
 from headwater.runtime.lateness import LatenessMeter
 from headwater.runtime.lookups import Reloader, VersionedLookup
 from headwater.runtime.offsets import OffsetLog
@@ -80,6 +82,8 @@ class RunningQueries:
         self._listener = ProgressListener(spark, self._on_progress)
         self._sides: SideTables | None = None
         self._meter = LatenessMeter(spark, self._storage)
+        self._watches: dict[str, Watch] = {}
+        self._counts: dict[str, LateCount] = {}
         self._reloader: Reloader | None = None
         self._stopping = threading.Lock()
         self._is_stopped = False
@@ -109,10 +113,21 @@ class RunningQueries:
 
     def status(self) -> dict[str, Any]:
         """State, status and last progress of every query as plain values."""
-        return {
-            "pipeline": self.name,
-            "tables": [query.summary() for query in self._queries.values()],
-        }
+        tables = [
+            query.summary() | {"late": self._late_summary(name)}
+            for name, query in self._queries.items()
+        ]
+        return {"pipeline": self.name, "tables": tables}
+
+    def late(self, table: str) -> LateCount | None:
+        """A table's rows since the start by how they stood to the watermark; None where no row
+        can be late."""
+        self[table]
+        return self._counts.get(table, LateCount()) if table in self._watches else None
+
+    def _late_summary(self, table: str) -> dict[str, int] | None:
+        found = self.late(table)
+        return None if found is None else asdict(found)
 
     def await_termination(self, timeout_s: float | None = None) -> bool:
         """Whether all queries ended within the time-out (None: waits until they do)."""
@@ -317,7 +332,10 @@ class RunningQueries:
     def _watched(self, spec: QuerySpec, frame: DataFrame) -> DataFrame:
         if spec.late is None:
             return frame
-        return with_watch(frame, spec.late, self._graph.sources_of(spec.name), self._log(spec.name))
+        sources, log = self._graph.sources_of(spec.name), self._log(spec.name)
+        watch = watch_over(frame, spec.late, sources, log)
+        self._watches[spec.name] = watch
+        return watch.frame
 
     def _log(self, table: str) -> OffsetLog:
         return OffsetLog(self._files, self._storage.checkpoint(table))
@@ -356,10 +374,15 @@ class RunningQueries:
         table = self._by_run.get(run_id)
         if table is None:
             return
+        watch = self._watches.get(table)
+        heard = None if watch is None else watch.heard(int(progress["batchId"]))
         event = batch_completed(table, progress)
+        if heard is not None:
+            self._counts[table] = self._counts.get(table, LateCount()) + heard.count
+            event = replace(event, late=heard.count)
         self._report(event)
         if self._sides is not None:
-            self._sides.decide(table, event.batch, Told(event, java))
+            self._sides.decide(table, event.batch, Told(event, heard, watch))
         for source in reported_by(self._graph, table):
             self._meter.hear(source, java.observedMetrics().get(rejected_metric(source)))
 

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 from headwater.definitions import TriggerKind
 from headwater.errors import QueryFailedError
-from headwater.event_time.late import LATE_ROWS
 from headwater.events import QueryFailed, QueryStarted, QueryStopped, Report
 from headwater.runtime.failures import explained, messages_of
 from headwater.runtime.lateness import LAG
@@ -217,10 +216,9 @@ class Query:
 
 
 def _plain(progress: dict[str, Any]) -> dict[str, Any]:
-    """Without rows and sketches, which travel with a progress and are no figures."""
+    """Without the sketches that travel with a progress and are no figures."""
     for metrics in (progress.get("observedMetrics") or {}).values():
-        for name in (LATE_ROWS, LAG):
-            metrics.pop(name, None)
+        metrics.pop(LAG, None)
     return progress
 
 

@@ -14,8 +14,9 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from headwater.event_time.watch import Heard, Watch
 from headwater.events import BatchCompleted, Event, Report
 from headwater.ledger import transactions
 from headwater.runtime.storage import Files, Storage, last_number
@@ -29,10 +30,11 @@ _CURSOR_EVERY = 20
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """What a query said of a batch: figures, and Spark's own progress with the rows in it."""
+    """What a query said of a batch: figures, and the late rows that its watch heard of."""
 
     event: BatchCompleted
-    progress: Any
+    heard: Heard | None = None
+    watch: Watch | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -188,6 +188,4 @@ def _state_of(query: Query) -> str:
         facts.append(f"watermark {event.watermark}")
     if event.state_rows is not None:
         facts.append(f"state {event.state_rows} rows")
-    if event.late and event.late.late:
-        facts.append(f"{event.late.late} late")
     return f"{query.name}: {', '.join(facts)}"

@@ -157,8 +157,7 @@ LATE = [("dev1", "12:01:00", 1.0), ("dev2", "12:01:10", 2.0)]
 def test_more_late_rows_than_a_progress_carries_are_read_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("headwater.event_time.late.KEPT", 1)
-    monkeypatch.setattr("headwater.runtime.late.KEPT", 1)
+    monkeypatch.setattr("headwater.event_time.telling.KEPT", 1)
     Harness(pipeline(counts)).run(*SCRIPT, check_late("result", LATE))
 
 

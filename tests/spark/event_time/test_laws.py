@@ -18,7 +18,7 @@ from pyspark.sql import functions as F
 
 from headwater import Pipeline
 from headwater.connectors import kafka
-from headwater.event_time import late as late_room
+from headwater.event_time import watch as watch_room
 from headwater.testing.harness import session
 from headwater.testing.kept import Row
 from headwater.testing.scene import Content, Scene, Stage
@@ -156,7 +156,7 @@ def judged_by(kind: Any, watermark: Callable[[Column], Column]) -> Any:
 
 
 def test_a_watch_that_sees_too_little_breaks_conservation(monkeypatch: pytest.MonkeyPatch) -> None:
-    for kind in (late_room._Rows, late_room._RowsBelow):
+    for kind in (watch_room._AtOperator, watch_room._BelowWindows):
         earlier = judged_by(kind, lambda at: at - F.expr("INTERVAL 9 MINUTES"))
         monkeypatch.setattr(kind, "__init__", earlier)
     with played(app_of(tumbling), batches_of(0, disorder_minutes=40)) as scene:

@@ -120,9 +120,9 @@ def test_a_running_table_is_one_line() -> None:
         "processedRowsPerSecond": 20.0,
         "eventTime": {"watermark": "2026-01-01T11:50:00.000Z"},
         "stateOperators": [{"numRowsTotal": 2}],
-        "observedMetrics": {"__headwater_late_0": {"rows": 10, "late": 1, "late_windows": 1}},
     }
     table = {"table": "even", "state": "running", "last_batch": 3, "progress": progress}
+    table["late"] = {"rows": 10, "late": 1, "late_windows": 1}
     assert table_line(table) == (
         "even: running, batch 3, 5.0 rows/s in, 20 rows/s processed, watermark 11:50:00, "
         "state 2 rows, late 1"

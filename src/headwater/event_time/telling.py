@@ -1,0 +1,206 @@
+"""Rows that a query tells its driver about on the way, at no cost for the others.
+
+Spark's accumulators can be added to from inside an expression. `Ear.told(…)` is such an expression:
+it stands in a filter's condition behind the question which rows are meant, so nothing is done for
+any other row and Spark compiles it with the rest of the stage. What was told comes with the tasks'
+results; a task that ran twice tells the same rows under the same numbers, which count once.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql.types import DataType, StructType
+
+KEPT = 5_000
+"""So many rows of one batch are told by each task; of more, the batch is read again."""
+_PER_TASK = 1 << 33
+JSON_OPTIONS = {
+    "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX",
+    "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ToldRows:
+    """What was told of a batch: the rows as JSON, with a weight each; incomplete where a task had
+    more to tell than it may."""
+
+    rows: tuple[tuple[str, int], ...] = ()
+    is_complete: bool = True
+
+    @property
+    def weight(self) -> int:
+        return sum(weight for _, weight in self.rows)
+
+
+class Counter:
+    """Counts rows from inside a query."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._spark = spark
+        context: Any = spark.sparkContext._jsc
+        self.java = context.sc().longAccumulator()
+        self._read = 0
+
+    def counted(self, amount: Column) -> Column:
+        """False; adds to the count wherever it is evaluated."""
+        return _told(self._spark, self.java, amount.cast("long"))
+
+    def in_task(self) -> Column:
+        """How often the task that evaluates it has counted so far."""
+        return _asked(self._spark, self.java, "count")
+
+    def since_last(self) -> int:
+        """What was counted since this was last asked."""
+        now = int(self.java.sum())
+        before, self._read = self._read, now
+        return now - before
+
+
+class Ear:
+    """Hears rows of one place of a query, batch by batch."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._spark = spark
+        context: Any = spark.sparkContext._jsc
+        self._java = context.sc().collectionAccumulator()
+        self._received = _open_list(spark._jvm, self._java)
+        self.counter = Counter(spark)
+        self._heard: dict[int, dict[int, tuple[str | None, int]]] = {}
+        self._lock = threading.Lock()
+
+    def told(self, batch: Column, row: Column | None, weight: Column) -> Column:
+        """False; tells a row wherever it is evaluated. `row` None: rows that no JSON can hold."""
+        from pyspark.sql import functions as F
+
+        so_far = self.counter.in_task()
+        number = F.spark_partition_id().cast("long") * F.lit(_PER_TASK) + so_far
+        about = [
+            batch.alias("b"),
+            number.alias("i"),
+            weight.cast("long").alias("w"),
+        ]
+        if row is not None:
+            about.append(F.to_json(row, JSON_OPTIONS).alias("r"))
+        marker = F.to_json(F.struct(batch.alias("b"), F.lit(-1).cast("long").alias("i")))
+        kept = (
+            F.when(so_far <= KEPT, self._add(F.to_json(F.struct(*about))))
+            .when(so_far == KEPT + 1, self._add(marker))
+            .otherwise(F.lit(False))
+        )
+        return self.counter.counted(F.lit(1)) | kept
+
+    def heard(self, batch: int) -> ToldRows:
+        """What was told of a batch; it is forgotten here."""
+        with self._lock:
+            for entry in self._new():
+                rows = self._heard.setdefault(int(entry["b"]), {})
+                rows[int(entry["i"])] = (entry.get("r"), int(entry.get("w", 0)))
+            rows = self._heard.pop(batch, {})
+            for old in [number for number in self._heard if number < batch]:
+                del self._heard[old]
+        told = [(text, weight) for number, (text, weight) in rows.items() if number >= 0]
+        is_complete = -1 not in rows and all(text is not None for text, _ in told)
+        return ToldRows(tuple((text or "", weight) for text, weight in told), is_complete)
+
+    def _add(self, text: Column) -> Column:
+        return _told(self._spark, self._java, text)
+
+    def _new(self) -> Iterator[dict[str, Any]]:
+        """Takes what the driver has received since; what arrives meanwhile stays."""
+        jvm: Any = self._spark._jvm
+        taken = jvm.java.util.ArrayList(self._received)
+        if taken.isEmpty():
+            return
+        self._received.removeAll(jvm.java.util.HashSet(taken))
+        text, decoder, at = str(taken.toString()), json.JSONDecoder(), 1
+        while at < len(text) - 1:
+            entry, end = decoder.raw_decode(text, at)
+            yield entry
+            at = end + len(", ")
+
+
+def _open_list(jvm: Any, accumulator: Any) -> Any:
+    """The list in which the driver's side of an accumulator gathers what tasks bring, as one that
+    can be emptied while they do."""
+    kind = accumulator.getClass()
+    field = next(f for f in kind.getDeclaredFields() if f.getName().endswith("_list"))
+    field.setAccessible(True)
+    received = jvm.java.util.concurrent.CopyOnWriteArrayList()
+    field.set(accumulator, received)
+    return received
+
+
+def rows_of(spark: SparkSession, told: ToldRows, schema: StructType) -> DataFrame:
+    """Told rows as a DataFrame again."""
+    from pyspark.sql import functions as F
+
+    texts = spark.createDataFrame([(text,) for text, _ in told.rows], "r string")
+    parsed = F.from_json("r", schema, JSON_OPTIONS)
+    return texts.select(parsed.alias("r")).select("r.*")
+
+
+def can_be_told(schema: StructType) -> bool:
+    """Whether JSON gives the rows back as they were."""
+    return all(_is_plain(field.dataType) for field in schema)
+
+
+def _is_plain(kind: DataType) -> bool:
+    from pyspark.sql import types as T
+
+    if isinstance(kind, T.StructType):
+        return all(_is_plain(field.dataType) for field in kind)
+    if isinstance(kind, T.ArrayType):
+        return _is_plain(kind.elementType)
+    if isinstance(kind, T.MapType):
+        return isinstance(kind.keyType, T.StringType) and _is_plain(kind.valueType)
+    plain = (
+        T.StringType,
+        T.BinaryType,
+        T.BooleanType,
+        T.NumericType,
+        T.DateType,
+        T.TimestampType,
+        T.TimestampNTZType,
+    )
+    return isinstance(kind, plain)
+
+
+def _told(spark: SparkSession, accumulator: Any, value: Column) -> Column:
+    """False, once the value was added: an accumulator that was added to is not zero."""
+    jvm: Any = spark._jvm
+    objects = jvm.org.apache.spark.sql.catalyst.expressions.objects
+    given = jvm.java.util.HashMap()
+    given.put("add", spark._jsparkSession.expression(value._jc))
+    convert = jvm.scala.jdk.javaapi.CollectionConverters
+    maps = getattr(getattr(jvm.scala.collection.immutable, "Map$"), "MODULE$")
+    setters = getattr(maps, "from")(convert.asScala(given))
+    added = objects.InitializeJavaBean(_literal(jvm, accumulator), setters)
+    return _invoked(jvm, added, "isZero", "BooleanType$")
+
+
+def _asked(spark: SparkSession, accumulator: Any, method: str) -> Column:
+    jvm: Any = spark._jvm
+    return _invoked(jvm, _literal(jvm, accumulator), method, "LongType$")
+
+
+def _literal(jvm: Any, value: Any) -> Any:
+    kind = jvm.org.apache.spark.sql.types.ObjectType(value.getClass())
+    return jvm.org.apache.spark.sql.catalyst.expressions.Literal(value, kind)
+
+
+def _invoked(jvm: Any, target: Any, method: str, kind: str) -> Column:
+    from pyspark.sql import Column
+
+    objects = jvm.org.apache.spark.sql.catalyst.expressions.objects
+    result = getattr(getattr(jvm.org.apache.spark.sql.types, kind), "MODULE$")
+    none = jvm.scala.jdk.javaapi.CollectionConverters.asScala(jvm.java.util.ArrayList()).toSeq()
+    invoked = objects.Invoke(target, method, result, none, none, False, False, False)
+    return Column(jvm.org.apache.spark.sql.classic.ExpressionUtils.column(invoked))
