@@ -29,7 +29,7 @@ BATCHES = [
     [("red", 7, at("12:00:50")), ("blue", 6, at("12:04:40"))],
     [("blue", 9, at("12:01:30")), ("red", 3, at("12:06:30"))],
 ]
-"""Rows as they arrive, batch by batch. The fourth and fifth bring rows for a window that is over."""
+"""Rows as they arrive. The fourth and fifth batch bring rows for a window that is over."""
 
 POLICIES = {
     "dropped": Late.drop(),

@@ -136,6 +136,8 @@ def table_line(table: dict[str, Any]) -> str:
         last = batch_completed(table["table"], progress)
         if late := table.get("late"):
             last = replace(last, late=LateCount(**late))
+        if rejected := table.get("rejected"):
+            last = replace(last, rejected={"all": rejected})
         parts += [
             f"{rate(last.input_rows_per_s)} rows/s in",
             f"{rate(last.processed_rows_per_s)} rows/s processed",

@@ -32,8 +32,9 @@ from headwater.definitions import (
     kind_of,
 )
 from headwater.errors import FunctionFailed, HeadwaterError, Location, NotADataFrame
+from headwater.event_time.telling import Ear
 from headwater.graph import Graph
-from headwater.runtime.lateness import lag_metrics
+from headwater.runtime.lateness import LAG, lag, sketch
 from headwater.runtime.specification import read_request
 from headwater.runtime.storage import Storage
 from headwater.schemas import quoted
@@ -73,8 +74,8 @@ class Frames:
     schemas: dict[str, StructType] = field(default_factory=dict)
     versioned: Callable[[str, Lookup], DataFrame | None] = lambda table, lookup: None
     """A lookup whose rows may change while a table's query runs."""
-    newest: Callable[[str, Source], Column | None] = lambda table, source: None
-    """The newest event time of earlier batches, where a table's query is to measure lags."""
+    gate: Callable[[str, Source], Gate | None] = lambda table, source: None
+    """How a table's query counts what a source rejects; None where nobody listens."""
 
     def stream(self, table: str, trigger: Trigger) -> BuiltTable:
         """The unbounded DataFrame of a table; each source is read once per query."""
@@ -139,8 +140,7 @@ class Frames:
             frame = _judged(frame, source)
             judged[source.name] = frame
             is_observed = trigger.kind not in NO_OBSERVATION
-            newest = self.newest(table, source) if is_observed else None
-            frame = _accepted(frame, source, counts=is_observed, newest=newest)
+            frame = _accepted(frame, source, self.gate(table, source) if is_observed else None)
         return source.connector.below_watermark(_watermarked(frame, source, lateness), request)
 
     def _source_batch(self, source: Source, part: OffsetRange | None = None) -> DataFrame:
@@ -150,7 +150,7 @@ class Frames:
         else:
             frame = source.connector.read_part(self.spark, request, part)
         if is_judged(source):
-            frame = _accepted(_judged(frame, source), source, counts=False).drop(ARRIVAL)
+            frame = _accepted(_judged(frame, source), source, None).drop(ARRIVAL)
         return _watermarked(frame, source)
 
     def lookup(self, lookup: Lookup) -> DataFrame:
@@ -187,9 +187,19 @@ NO_OBSERVATION = (TriggerKind.CONTINUOUS, TriggerKind.REAL_TIME)
 """Triggers under which Spark counts nothing on the way."""
 
 
-def rejected_metric(source: str) -> str:
-    """The name under which Spark reports how many records of a source were rejected."""
-    return f"{source}__rejected"
+def lag_metric(source: str) -> str:
+    """The name under which Spark reports how far rows of a source were behind."""
+    return f"{source}__lag"
+
+
+@dataclass(frozen=True, slots=True)
+class Gate:
+    """Hears of rejected records; with `newest`, the newest event time of earlier batches, it is
+    measured how far rows are behind it. `batch` is the number of the batch that runs."""
+
+    ear: Ear
+    batch: Column
+    newest: Column | None
 
 
 def is_judged(source: Source) -> bool:
@@ -247,25 +257,33 @@ def rejected_rows(frame: DataFrame, source: Source) -> DataFrame:
     return frame.where(REJECTED).select(reason.alias("reason"), raw.alias("raw"))
 
 
-def _accepted(
-    frame: DataFrame, source: Source, *, counts: bool, newest: Column | None = None
-) -> DataFrame:
-    """The rows that parsed; the others are counted on the way, or fail the query. With `newest`
-    it is measured how far rows are behind it."""
+def _accepted(frame: DataFrame, source: Source, gate: Gate | None) -> DataFrame:
+    """The rows that parsed; the others are heard of on the way, or fail the query."""
     from pyspark.sql import functions as F
 
-    rejected: Column = F.col(REJECTED)
-    metrics = [F.count_if(rejected).alias("rows")]
-    if newest is not None and source.event_time is not None:
-        is_data = source.connector.is_data()
-        is_measured = ~rejected if is_data is None else ~rejected & is_data
-        event_time = F.when(is_measured, F.col(quoted(source.event_time)))
-        metrics += lag_metrics(event_time, newest)
-    if counts:
-        frame = frame.observe(rejected_metric(source.name), *metrics)
     if source.on_reject is OnReject.FAIL:
-        return _without_rejected(frame, f"source {source.name}")
-    return frame.where(~rejected).drop(REJECTED)
+        accepted = _without_rejected(frame, f"source {source.name}")
+    elif gate is None:
+        accepted = frame.where(~F.col(REJECTED)).drop(REJECTED)
+    else:
+        told = gate.ear.told(gate.batch, None, F.lit(1))
+        passes = F.when(F.col(REJECTED), told).otherwise(F.lit(True))
+        accepted = frame.where(passes).drop(REJECTED)
+    if gate is None or gate.newest is None or source.event_time is None:
+        return accepted
+    return _measured(accepted, source, gate.newest)
+
+
+def _measured(frame: DataFrame, source: Source, newest: Column) -> DataFrame:
+    from pyspark.sql import functions as F
+
+    assert source.event_time is not None
+    is_data, event_time = source.connector.is_data(), F.col(quoted(source.event_time))
+    behind = lag(event_time if is_data is None else F.when(is_data, event_time), newest)
+    # Computed before it is observed: Spark compiles the one and interprets the other.
+    columns = frame.columns
+    observed = frame.withColumn(LAG, behind).observe(lag_metric(source.name), sketch(F.col(LAG)))
+    return observed.select(*map(quoted, columns))
 
 
 def _watermarked(frame: DataFrame, source: Source, lateness: str | None = None) -> DataFrame:

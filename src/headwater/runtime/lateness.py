@@ -17,8 +17,8 @@ from headwater.runtime.storage import Files, Storage
 if TYPE_CHECKING:
     from pyspark.sql import Column, SparkSession
 
-LAG, MAX_LAG = "lag", "max_lag"
-"""Metrics of a batch: a sketch of the lags in milliseconds, and the largest."""
+LAG = "__lag"
+"""A row's lag in milliseconds, and the sketch of a batch's."""
 KEPT_SHARE = 0.999
 DELAYS = (
     "1 second",
@@ -48,13 +48,19 @@ class Lateness:
     late_shares: dict[str, float]
 
 
-def lag_metrics(event_time: Column, newest: Column) -> list[Column]:
-    """What a batch reports of its rows; rows before the first watermark count for nothing."""
+def lag(event_time: Column, newest: Column) -> Column:
+    """Milliseconds behind the newest; NULL before there is a watermark."""
     from pyspark.sql import functions as F
 
-    lag = F.unix_millis(newest) - F.unix_millis(event_time.cast("timestamp"))
-    behind = F.when(newest.isNotNull(), F.greatest(lag, F.lit(0)))
-    return [F.kll_sketch_agg_bigint(behind).alias(LAG), F.max(behind).alias(MAX_LAG)]
+    behind = F.unix_millis(newest) - F.unix_millis(event_time.cast("timestamp"))
+    return F.when(newest.isNotNull(), F.greatest(behind, F.lit(0)))
+
+
+def sketch(lags: Column) -> Column:
+    """What a batch reports of its rows' lags."""
+    from pyspark.sql import functions as F
+
+    return F.kll_sketch_agg_bigint(lags).alias(LAG)
 
 
 class LatenessMeter:
@@ -65,33 +71,35 @@ class LatenessMeter:
         self._storage = storage
         self._files = Files(storage, spark)
         self._sketches: dict[str, Any] = {}
-        self._largest: dict[str, int] = {}
 
     def hear(self, source: str, metrics: Any) -> None:
         """Takes a batch's metrics as Spark's own row."""
         if metrics is None or LAG not in list(metrics.schema().fieldNames()):
             return
-        found, largest = metrics.getAs(LAG), metrics.getAs(MAX_LAG)
-        if found is None or largest is None:
+        found = metrics.getAs(LAG)
+        if found is None:
             return
         if source not in self._sketches:
             self._load(source)
-        self._sketches[source].merge(self._heapified(bytes(found)))
-        self._largest[source] = max(self._largest[source], int(largest))
+        heard = self._heapified(bytes(found))
+        if not heard.isEmpty():
+            self._sketches[source].merge(heard)
 
     def save(self) -> None:
-        for source in self._sketches:
-            self._files.write(self._storage.lateness(source), json.dumps(self._content(source)))
+        for source, sketch in self._sketches.items():
+            if sketch.isEmpty():
+                continue
+            content = json.dumps(self._content(sketch))
+            self._files.write(self._storage.lateness(source), content)
 
-    def _content(self, source: str) -> dict[str, Any]:
-        sketch = self._sketches[source]
+    def _content(self, sketch: Any) -> dict[str, Any]:
         including = self._including()
         ranks = {"p50_ms": 0.5, "p99_ms": 0.99, "p999_ms": KEPT_SHARE}
         shares = {d: 1 - sketch.getRank(duration_ms(d), including) for d in DELAYS}
         return {
             "rows": int(sketch.getN()),
             **{name: int(sketch.getQuantile(rank, including)) for name, rank in ranks.items()},
-            "max_ms": self._largest[source],
+            "max_ms": int(sketch.getMaxItem()),
             "late_shares": shares,
             "sketch": base64.b64encode(bytes(sketch.toByteArray())).decode(),
         }
@@ -100,11 +108,10 @@ class LatenessMeter:
         path = self._storage.lateness(source)
         if not self._files.exists(path):
             kind = self._jvm.org.apache.datasketches.kll.KllLongsSketch
-            self._sketches[source], self._largest[source] = kind.newHeapInstance(), 0
+            self._sketches[source] = kind.newHeapInstance()
             return
         content = json.loads(self._files.read(path))
         self._sketches[source] = self._heapified(base64.b64decode(content["sketch"]))
-        self._largest[source] = int(content["max_ms"])
 
     def _heapified(self, sketch: bytes) -> Any:
         memory = self._jvm.org.apache.datasketches.memory.Memory.wrap(sketch)

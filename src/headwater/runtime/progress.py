@@ -11,8 +11,6 @@ from headwater.events import BatchCompleted
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_REJECTED = "__rejected"
-
 OnProgress = Callable[[str, dict[str, Any], Any], None]
 """Takes the run's id, a progress as plain values, and Spark's own value of it."""
 
@@ -30,7 +28,6 @@ def batch_completed(table: str, progress: dict[str, Any]) -> BatchCompleted:
         duration_ms=durations.get("triggerExecution", int(progress.get("batchDuration", 0))),
         watermark=(progress.get("eventTime") or {}).get("watermark"),
         state_rows=sum(int(o["numRowsTotal"]) for o in operators) if operators else None,
-        rejected=_rejected(progress),
         kafka_lag=_kafka_lag(progress),
         durations_ms=durations,
     )
@@ -87,15 +84,6 @@ class _JavaListener:
 
 def _number(value: Any) -> float:
     return float(value) if isinstance(value, int | float) else 0.0
-
-
-def _rejected(progress: dict[str, Any]) -> dict[str, int]:
-    observed = progress.get("observedMetrics") or {}
-    return {
-        name.removesuffix(_REJECTED): int(row.get("rows") or 0)
-        for name, row in observed.items()
-        if name.endswith(_REJECTED)
-    }
 
 
 def _kafka_lag(progress: dict[str, Any]) -> int | None:

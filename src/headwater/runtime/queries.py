@@ -21,13 +21,14 @@ from headwater.definitions import (
     spark_duration,
 )
 from headwater.errors import RowsWithoutCheckpoint, SideTableUnwritten, UnknownTable
+from headwater.event_time.telling import Ear
 from headwater.event_time.watch import Watch
-from headwater.event_time.watermark import batch_watermark
+from headwater.event_time.watermark import asked_per_batch, batch_watermark
 from headwater.events import LateCount, PipelineStarted, PipelineStopped, Report
 from headwater.graph import Graph
 from headwater.runtime.clock import ManualClock, start_on
 from headwater.runtime.failures import explained
-from headwater.runtime.frames import NO_OBSERVATION, BuiltTable, Frames, rejected_metric
+from headwater.runtime.frames import BuiltTable, Frames, Gate, lag_metric
 from headwater.runtime.late import LateRows, newest_seen, watch_over
 from headwater.runtime.lateness import LatenessMeter
 from headwater.runtime.lookups import Reloader, VersionedLookup
@@ -43,7 +44,7 @@ from headwater.runtime.storage import Files, Storage, last_number
 from headwater.settings import Settings
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 _WAIT_S = 0.1
@@ -84,6 +85,8 @@ class RunningQueries:
         self._meter = LatenessMeter(spark, self._storage)
         self._watches: dict[str, Watch] = {}
         self._counts: dict[str, LateCount] = {}
+        self._ears: dict[str, dict[str, Ear]] = {}
+        self._rejected: dict[str, int] = {}
         self._reloader: Reloader | None = None
         self._stopping = threading.Lock()
         self._is_stopped = False
@@ -114,7 +117,8 @@ class RunningQueries:
     def status(self) -> dict[str, Any]:
         """State, status and last progress of every query as plain values."""
         tables = [
-            query.summary() | {"late": self._late_summary(name)}
+            query.summary()
+            | {"late": self._late_summary(name), "rejected": self._rejected.get(name, 0)}
             for name, query in self._queries.items()
         ]
         return {"pipeline": self.name, "tables": tables}
@@ -231,7 +235,7 @@ class RunningQueries:
             sinks,
             modes,
             versioned=self._versioned,
-            newest=self._newest,
+            gate=self._gate,
         )
         self._reloader = Reloader(self._versioned_lookups(), self._report)
         self._reloader.start()
@@ -270,13 +274,16 @@ class RunningQueries:
             return None
         return versions[lookup.name].frame(self._log(table))
 
-    def _newest(self, table: str, source: Source) -> Column | None:
-        """For the one query that measures a source."""
-        if reporter_of(self._graph, source.name) != table or source.watermark is None:
-            return None
-        watermark = batch_watermark(self._spark, self._log(table).watermark_ms)
-        late = self._graph.tables[table].late
-        return newest_seen(watermark, self._graph.sources_of(table), late)
+    def _gate(self, table: str, source: Source) -> Gate:
+        """Counts rejected records; the one query that reports a source also measures its lags."""
+        log = self._log(table)
+        ear = self._ears.setdefault(table, {})[source.name] = Ear(self._spark)
+        batch, newest = asked_per_batch(self._spark, log.latest_batch), None
+        if reporter_of(self._graph, source.name) == table and source.watermark is not None:
+            watermark = batch_watermark(self._spark, log.watermark_ms)
+            late = self._graph.tables[table].late
+            newest = newest_seen(watermark, self._graph.sources_of(table), late)
+        return Gate(ear, batch, newest)
 
     def _prepare(self, spec: QuerySpec, built: BuiltTable) -> None:
         """Makes the empty table that a merge or another query expects; costs a commit, and sinks
@@ -342,8 +349,10 @@ class RunningQueries:
 
     def _sides_of(self, spec: QuerySpec, built: Mapping[str, BuiltTable]) -> Iterator[SideTable]:
         frame, log = built[spec.name].frame, self._log(spec.name)
+        # A batch that is read again tells nobody.
+        unheard = replace(self._frames, gate=lambda table, source: None)
         replay = Replay(
-            lambda: self._frames.stream(spec.name, spec.trigger),
+            lambda: unheard.stream(spec.name, spec.trigger),
             log,
             self._files,
             self._storage.replays(spec.name),
@@ -358,7 +367,6 @@ class RunningQueries:
             request = read_request(
                 source, source.connector, self.settings, self._storage, spec.trigger
             )
-            is_counted = spec.trigger.kind not in NO_OBSERVATION
             yield RejectedRecords(
                 self._spark,
                 source,
@@ -367,7 +375,6 @@ class RunningQueries:
                 log,
                 replay,
                 index=index,
-                is_counted=is_counted,
             )
 
     def _on_progress(self, run_id: str, progress: dict[str, Any], java: Any) -> None:
@@ -380,11 +387,16 @@ class RunningQueries:
         if heard is not None:
             self._counts[table] = self._counts.get(table, LateCount()) + heard.count
             event = replace(event, late=heard.count)
+        ears = self._ears.get(table, {})
+        counts = {source: ear.counter.since_last() for source, ear in ears.items()}
+        rejected = {source: ear.heard(event.batch) for source, ear in ears.items()}
+        self._rejected[table] = self._rejected.get(table, 0) + sum(counts.values())
+        event = replace(event, rejected=counts)
         self._report(event)
         if self._sides is not None:
-            self._sides.decide(table, event.batch, Told(event, heard, watch))
+            self._sides.decide(table, event.batch, Told(event, heard, watch, rejected))
         for source in reported_by(self._graph, table):
-            self._meter.hear(source, java.observedMetrics().get(rejected_metric(source)))
+            self._meter.hear(source, java.observedMetrics().get(lag_metric(source)))
 
 
 _POLICY = "spark.sql.streaming.multipleWatermarkPolicy"

@@ -39,7 +39,6 @@ class RejectedRecords(SideTable):
         replay: Replay,
         *,
         index: int,
-        is_counted: bool,
     ) -> None:
         self.query = query
         self.name = f"{source.name}__rejected"
@@ -49,14 +48,10 @@ class RejectedRecords(SideTable):
         self._log = log
         self._replay = replay
         self._index = index
-        self._is_counted = is_counted
 
     def count(self, told: Told | None) -> int | None:
-        if told is None or not self._is_counted:
-            return None
-        if not told.event.input_rows:
-            return 0
-        return told.event.rejected.get(self._source.name)
+        heard = None if told is None else told.rejected.get(self._source.name)
+        return None if heard is None else len(heard.rows)
 
     def parts(self, after: int, batch: int, told: Told | None) -> Iterator[Part]:
         for first, last in self._spans(after, batch):

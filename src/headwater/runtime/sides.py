@@ -12,10 +12,11 @@ import json
 import queue
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from headwater.event_time.telling import ToldRows
 from headwater.event_time.watch import Heard, Watch
 from headwater.events import BatchCompleted, Event, Report
 from headwater.ledger import transactions
@@ -30,11 +31,13 @@ _CURSOR_EVERY = 20
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """What a query said of a batch: figures, and the late rows that its watch heard of."""
+    """What a query said of a batch: figures, the late rows that its watch heard of, and the
+    rejected records of its sources."""
 
     event: BatchCompleted
     heard: Heard | None = None
     watch: Watch | None = None
+    rejected: Mapping[str, ToldRows] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
