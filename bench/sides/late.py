@@ -67,7 +67,6 @@ def by_hand(name: str, files: int, *, mode: str, lateness: str = "") -> float:
     def append(rows: DataFrame, batch: int) -> None:
         rows.write.format("delta").mode("append").save(str(BASE / "plain/table"))
 
-    began = time.perf_counter()
     writer = frame.writeStream.outputMode(mode).option(
         "checkpointLocation", str(BASE / "plain/checkpoint")
     )
@@ -76,6 +75,7 @@ def by_hand(name: str, files: int, *, mode: str, lateness: str = "") -> float:
     else:
         writer = writer.foreachBatch(append)
     query = writer.trigger(availableNow=True).start()
+    began = time.perf_counter()
     query.awaitTermination()
     seconds = time.perf_counter() - began
     told.append(query.recentProgress)
@@ -83,8 +83,8 @@ def by_hand(name: str, files: int, *, mode: str, lateness: str = "") -> float:
 
 
 def through_headwater(name: str, files: int, *, late: str | Late) -> float:
-    shutil.rmtree(BASE / ".headwater/late", ignore_errors=True)
-    app = Pipeline("late")
+    # A name of its own: Delta remembers the log of a table that was removed.
+    app = Pipeline(f"late{len(told)}")
     app.source(
         "signals",
         parquet(str(BASE / name)),
@@ -94,13 +94,21 @@ def through_headwater(name: str, files: int, *, late: str | Late) -> float:
         max_per_batch=f"{files} files",
     )
     app.table(name="result", reads={"signals": "signals"}, late=late, mode="append")(counts)
+    run = app.start(trigger="available now")
+    # What is compared is how fast rows pass; how fast a query starts is `bench start`.
     began = time.perf_counter()
-    run = app.refresh()
+    run.await_termination()
+    run.stop()
     seconds = time.perf_counter() - began
+    run.raise_failure()
+    kept = BASE / f".headwater/{app.name}/tables/result__late"
+    late_rows.append(spark.read.format("delta").load(str(kept)).count() if kept.exists() else 0)
+    shutil.rmtree(BASE / ".headwater" / app.name)
     told.append(run["result"].recent_progress)
     return seconds
 
 
+late_rows: list[int] = []
 told: list[Any] = []
 
 
@@ -128,8 +136,7 @@ def capture() -> None:
             lambda name=name: by_hand(name, 1, mode="append"),  # type: ignore[misc]
             count,
         )
-    kept = spark.read.format("delta").load(str(BASE / ".headwater/late/tables/result__late"))
-    results["captured"] = kept.count()
+    results["captured"] = late_rows[-1]
     tell(**results)
 
 

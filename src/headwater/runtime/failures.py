@@ -46,6 +46,13 @@ def messages_of(throwable: Any) -> list[str]:
     return messages
 
 
+def first_line(problem: Exception) -> str:
+    """What an exception says, without the stack that Java's put into their text."""
+    java = getattr(problem, "java_exception", None)
+    text = str(problem) if java is None else _innermost(messages_of(java))
+    return text.strip().split("\n", 1)[0]
+
+
 def _innermost(messages: Sequence[str]) -> str:
     for message in reversed(messages):
         said = message.split("=== Streaming Query ===", 1)[0].split("JVM stacktrace", 1)[0]

@@ -27,7 +27,7 @@ from headwater.event_time.watermark import asked_per_batch, batch_watermark
 from headwater.events import LateCount, PipelineStarted, PipelineStopped, Report
 from headwater.graph import Graph
 from headwater.runtime.clock import ManualClock, start_on
-from headwater.runtime.failures import explained
+from headwater.runtime.failures import explained, first_line
 from headwater.runtime.frames import BuiltTable, Frames, Gate, lag_metric
 from headwater.runtime.late import LateRows, newest_seen, watch_over
 from headwater.runtime.lateness import LatenessMeter
@@ -167,7 +167,7 @@ class RunningQueries:
                 raise problem
         if self._sides is not None and self._sides.failure is not None:
             table, failure = self._sides.failure
-            raise SideTableUnwritten(table, str(failure)) from failure
+            raise SideTableUnwritten(table, first_line(failure)) from failure
 
     # Starting and stopping
 

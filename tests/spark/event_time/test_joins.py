@@ -112,7 +112,9 @@ def scene_of(app: Pipeline) -> Iterator[Scene]:
 
 def test_every_row_of_a_join_is_accepted_or_late_once_per_side() -> None:
     with scene_of(ads("full_outer")) as scene:
-        for shown, clicked in [("12:00:00", "12:10:00"), ("14:00:00", "14:30:00")]:
+        # In the third step the watermark is 13:50: both rows of "b" are behind it.
+        times = [("12:00:00", "12:10:00"), ("14:00:00", "14:30:00"), ("14:05:00", "14:35:00")]
+        for shown, clicked in times:
             scene.tape("shown").add([("a", shown), ("b", "12:01:00")])
             scene.tape("clicks").add([("a", clicked), ("b", "12:02:00")])
             scene.process()
