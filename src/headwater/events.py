@@ -49,18 +49,21 @@ class LateCount:
     rows: int = 0
     out_of_order: int = 0
     """Older than the newest of earlier batches, and still in time."""
+    refired: int = 0
+    """Behind the watermark, within the allowed lateness: their windows fire again."""
     late: int = 0
     late_windows: int = 0
     """Missed windows: of sliding windows one row may miss several."""
 
     @property
     def on_time(self) -> int:
-        return self.rows - self.out_of_order - self.late
+        return self.rows - self.out_of_order - self.refired - self.late
 
     def __add__(self, other: LateCount) -> LateCount:
         return LateCount(
             self.rows + other.rows,
             self.out_of_order + other.out_of_order,
+            self.refired + other.refired,
             self.late + other.late,
             self.late_windows + other.late_windows,
         )

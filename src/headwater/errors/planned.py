@@ -231,3 +231,19 @@ class DelayZero(DefinitionError):
             remedy='watermark="perfect" where the source keeps order, else a delay',
             data="nothing was read or written",
         )
+
+
+class NotInOrder(DefinitionError):
+    """A source that promises order has several partitions, which have none in common."""
+
+    code = "NOT_IN_ORDER"
+
+    def __init__(self, source: str, partitions: int, *, where: Location | None = None) -> None:
+        super().__init__(
+            f"source {source!r} cannot have a perfect watermark",
+            where=where,
+            found=f"{partitions} partitions, whose rows arrive in no common order",
+            expected="one partition",
+            remedy='a delay, such as watermark="10 seconds"',
+            data="nothing was read or written",
+        )

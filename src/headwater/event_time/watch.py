@@ -34,6 +34,8 @@ class Moments:
     batch: Column
     watermark: Column
     newest: Column | None
+    on_time: Column | None = None
+    """The watermark as the source declared it, where lateness is allowed behind it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +83,9 @@ class _Rows(Protocol):
 
     @property
     def is_late(self) -> Column: ...
+    def is_behind(self, watermark: Column) -> Column:
+        """Whether a row would be late by another watermark."""
+
     @property
     def event_time(self) -> Column | None: ...
     @property
@@ -108,6 +113,7 @@ class _Place:
         self._keeps = keeps
         self._all, self._behind = Counter(spark), Counter(spark)
         self._late, self._missed = Counter(spark), Counter(spark)
+        self._refired = Counter(spark)
         self.ear = Ear(spark)
         self._schema = rows.frame.select(*rows.told_columns()).schema
 
@@ -120,6 +126,9 @@ class _Place:
             row = F.struct(*rows.told_columns()) if can_be_told(self._schema) else None
             stays_out = stays_out | self.ear.told(moments.batch, row, rows.missed)
         verdict = F.when(rows.is_late, rows.outcome(stays_out))
+        if moments.on_time is not None:
+            is_behind = rows.is_behind(moments.on_time)
+            verdict = verdict.when(is_behind, ~self._refired.counted(first))
         if moments.newest is not None and rows.event_time is not None:
             verdict = verdict.when(rows.event_time < moments.newest, ~self._behind.counted(first))
         counted = ~self._all.counted(first)
@@ -129,6 +138,7 @@ class _Place:
         return LateCount(
             rows=self._all.since_last(),
             out_of_order=self._behind.since_last(),
+            refired=self._refired.since_last(),
             late=self._late.since_last(),
             late_windows=self._missed.since_last(),
         )
@@ -146,6 +156,9 @@ class _AtOperator(EnteringRows):
 
         first = self.is_first_window
         return F.lit(True) if first is None else first
+
+    def is_behind(self, watermark: Column) -> Column:
+        return self._moment["end"] <= watermark
 
     @property
     def missed(self) -> Column:
@@ -201,10 +214,15 @@ class _BelowWindows:
         """Whether a row has missed at least one of its windows."""
         from pyspark.sql import functions as F
 
-        late = self._time < F.timestamp_micros(self._last_end_us())
+        late = self.is_behind(self._watermark)
         if self._sees_rows:
             late = late | (self._time <= self._watermark)
         return F.coalesce(late, F.lit(False))
+
+    def is_behind(self, watermark: Column) -> Column:
+        from pyspark.sql import functions as F
+
+        return self._time < F.timestamp_micros(self._last_end_us(watermark))
 
     @property
     def missed(self) -> Column:
@@ -214,7 +232,7 @@ class _BelowWindows:
             return F.lit(1)
         slide, time = F.lit(self._window.slide_us), F.unix_micros(self._time.cast("timestamp"))
         first_end = time + slide - F.pmod(time - F.lit(self._phase_us), slide)
-        closed = F.floor((self._last_end_us() - first_end) / slide) + 1
+        closed = F.floor((self._last_end_us(self._watermark) - first_end) / slide) + 1
         of_row = F.floor((time + F.lit(self._window.duration_us) - first_end) / slide) + 1
         if not self._sees_rows:
             return F.least(closed, of_row)
@@ -249,11 +267,11 @@ class _BelowWindows:
     def _is_sliding(self) -> bool:
         return self._window.slide_us != self._window.duration_us
 
-    def _last_end_us(self) -> Column:
-        """The last end of a window that the watermark has passed; Spark folds it to a literal."""
+    def _last_end_us(self, watermark: Column) -> Column:
+        """The last end of a window that a watermark has passed; Spark folds it to a literal."""
         from pyspark.sql import functions as F
 
-        passed = F.unix_micros(self._watermark)
+        passed = F.unix_micros(watermark)
         return passed - F.pmod(passed - F.lit(self._phase_us), F.lit(self._window.slide_us))
 
     @property

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Set
 
-from headwater.definitions import Lookup, OutputMode, Source, Table, Trigger
-from headwater.errors import CheckpointNotResumable
+from headwater.definitions import PERFECT, Lookup, OutputMode, Source, Table, Trigger
+from headwater.errors import CheckpointNotResumable, NotInOrder
 from headwater.graph import Graph
+from headwater.planning.inputs import StreamInput
+from headwater.planning.partitions import input_partitions
 from headwater.runtime.specification import QuerySpec, read_request, write_request
 from headwater.runtime.storage import Storage
 from headwater.settings import Settings
@@ -21,12 +23,24 @@ def check(
     for spec in queries:
         a_memory_sink_does_not_resume(spec, is_resumed=spec.name in resumed)
         check_inputs(graph, spec.table, settings, storage)
+        for source in graph.sources_of(spec.name):
+            a_perfect_watermark_needs_one_order(source, settings)
         spec.sink.check_writable(write_request(spec, settings, storage))
 
 
 def a_memory_sink_does_not_resume(spec: QuerySpec, *, is_resumed: bool) -> None:
     if is_resumed and spec.sink.system == "memory" and spec.mode is not OutputMode.COMPLETE:
         raise CheckpointNotResumable(spec.name, spec.sink.describe(), where=spec.table.location)
+
+
+def a_perfect_watermark_needs_one_order(source: Source, settings: Settings) -> None:
+    """Rows of several partitions arrive in no common order."""
+    if source.watermark != PERFECT:
+        return
+    one = StreamInput(source.name, source.connector, source)
+    partitions = input_partitions([one], settings)
+    if partitions is not None and partitions > 1:
+        raise NotInOrder(source.name, partitions, where=source.location)
 
 
 def check_inputs(graph: Graph, table: Table, settings: Settings, storage: Storage) -> None:

@@ -37,10 +37,15 @@ def late_name(table: str) -> str:
 
 def watch_over(frame: DataFrame, late: Late, sources: Sequence[Source], log: OffsetLog) -> Watch:
     """The watch of a table's query; `log` is the query's own offset log."""
+    from pyspark.sql import functions as F
+
     spark = frame.sparkSession
     watermark = batch_watermark(spark, log.watermark_ms)
     batch = asked_per_batch(spark, log.latest_batch)
-    moments = Moments(batch, watermark, newest_seen(watermark, sources, late))
+    on_time = None
+    if late.lateness is not None:
+        on_time = watermark + F.make_dt_interval(secs=F.lit(duration_ms(late.lateness) / 1000))
+    moments = Moments(batch, watermark, newest_seen(watermark, sources, late), on_time)
     return Watch(frame, moments, keeps=late.keeps_rows, sees_rows=is_perfect(sources))
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from headwater.connectors.foreach import FunctionSink
-from headwater.definitions import OutputMode, Table
+from headwater.definitions import OutputMode, PaneValues, Table
+from headwater.event_time.panes import INDEX, RETRACTED
 from headwater.graph import Graph
 from headwater.planning.plan import Plan
 from headwater.runtime.specification import QuerySpec
@@ -28,6 +29,10 @@ class TableLaw:
     """False where it reads a table as a lookup, whose content depends on the moment."""
     is_function: bool
     """Whether rows go to a user's function: only what it stored in the end can be compared."""
+
+    @property
+    def has_panes(self) -> bool:
+        return self.spec.late is not None and self.spec.late.has_panes
 
     @property
     def name(self) -> str:
@@ -83,7 +88,7 @@ def of_prefix(
     law: TableLaw, stream: Content, batch: Content, watermark_ms: int | None
 ) -> Difference | None:
     """What is wrong after some of the input; None where the law holds or says nothing yet."""
-    if law.follows_state or law.is_function or not law.is_comparable:
+    if law.follows_state or law.is_function or law.has_panes or not law.is_comparable:
         return None
     mode = law.spec.mode
     missing, extra = difference(batch.rows, stream.rows)
@@ -100,6 +105,8 @@ def of_end(law: TableLaw, stream: Content, batch: Content) -> Difference | None:
     """What is wrong after all of the input, with every window closed that can be."""
     if not law.is_comparable:
         return None
+    if law.has_panes:
+        return _of_panes(law, stream, batch)
     missing, extra = difference(batch.rows, stream.rows)
     keeps_back = law.follows_state or (law.spec.mode is OutputMode.APPEND and law.is_stateful)
     if keeps_back and not law.is_closable:
@@ -113,6 +120,25 @@ def of_end(law: TableLaw, stream: Content, batch: Content) -> Difference | None:
     if law.is_function:
         words = "what the function stored is what it stores when all rows come in one batch"
     return _found(words, missing, extra)
+
+
+def _of_panes(law: TableLaw, stream: Content, batch: Content) -> Difference | None:
+    """The last pane of every key is the batch; what panes of differences add up to is not asked."""
+    late, key = law.spec.late, law.spec.table.key
+    if late is None or late.values is PaneValues.DISCARDING or not key or not law.is_closable:
+        return None
+    names = stream.schema.names
+    newest: dict[str, tuple[int, Row]] = {}
+    for row in stream.rows:
+        values = dict(zip(names, row, strict=True))
+        if values.get(RETRACTED):
+            continue
+        group = repr([values[column] for column in key])
+        if group not in newest or newest[group][0] <= values[INDEX]:
+            whole = tuple(values[name] for name in batch.schema.names)
+            newest[group] = (values[INDEX], whole)
+    missing, extra = difference(batch.rows, [row for _, row in newest.values()])
+    return _found("the last pane of every window is the batch's", missing, extra)
 
 
 def _closed(batch: Content, rows: list[Row], watermark_ms: int | None) -> list[Row]:

@@ -19,7 +19,7 @@ def batch(number: int, rows: int = 10, dropped: int = 0, rejected: int = 0) -> B
         1.0,
         2.0,
         100,
-        late=LateCount(10, 0, dropped, dropped),
+        late=LateCount(10, late=dropped),
         rejected={"signals": rejected},
     )
 

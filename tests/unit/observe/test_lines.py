@@ -37,7 +37,7 @@ def test_an_end_comes_after_the_batches_before_it() -> None:
 
 
 def test_late_rows_are_named_as_sparks_own_metric() -> None:
-    line = batch_line([batch(0, late=LateCount(10, 0, 3, 3), rejected={"signals": 2}, kafka_lag=7)])
+    line = batch_line([batch(0, late=LateCount(10, late=3), rejected={"signals": 2}, kafka_lag=7)])
     assert line.endswith("Kafka lag 7, late 3, rejected 2")
 
 

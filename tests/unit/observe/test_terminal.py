@@ -16,7 +16,7 @@ BATCH = BatchCompleted(
     250,
     watermark="2026-01-01T12:03:04.000Z",
     state_rows=1234,
-    late=LateCount(10, 0, 3, 3),
+    late=LateCount(10, late=3),
     rejected={"signals": 2},
     kafka_lag=17,
 )
