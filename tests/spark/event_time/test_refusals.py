@@ -67,29 +67,37 @@ def without_time(rows: DataFrame) -> DataFrame:
     return rows.select("key").groupBy("key").count()
 
 
-@pytest.mark.parametrize(
-    ("problem", "says", "app"),
-    [
-        (UnboundedState, "aggregation", lambda: app_of(per_key, key="key", mode="update")),
-        (UnboundedState, "aggregation", lambda: app_of(without_time, key="key", mode="update")),
-        (ModeImpossible, "watermark", lambda: app_of(per_key, mode="append")),
-        (WatermarkTooShort, "1 second", lambda: app_of(windows, watermark="1 second", trigger="1 minute")),
-        (DelayZero, "deduplication", lambda: app_of(first, watermark="0 seconds")),
-        (LatePolicyImpossible, "no row can be late", lambda: app_of(per_key, late="capture", mode="complete")),
-        (LatePolicyImpossible, "only what is new", lambda: app_of(maximum, late="refire 1 hour discarding")),
-        (LatePolicyImpossible, "no windows", lambda: app_of(first, late="allow 1 hour")),
-        (LatePolicyImpossible, "Spark's own", lambda: app_of(windows, late="allow 1 hour", into=parquet("out"))),
-        (FunctionFailed, "slide", lambda: app_of(lambda rows: rows.groupBy(F.window("at", "1 minute", "2 minutes")).count())),
-        (FunctionFailed, "window", lambda: app_of(lambda rows: rows.groupBy(F.window("at", "0 seconds")).count())),
-        (FunctionFailed, "at", lambda: app_of(lambda rows: rows.select("key").groupBy(F.window("at", "1 minute")).count())),
-    ],
-)  # fmt: skip
+def counted(*window: str) -> Body:
+    return lambda rows: rows.groupBy(F.window("at", *window)).count()
+
+
+def of_no_column(rows: DataFrame) -> DataFrame:
+    return rows.select("key").groupBy(F.window("at", "1 minute")).count()
+
+
+NO_POLICY = LatePolicyImpossible
+REFUSED: list[tuple[type[Exception], str, Body, dict[str, Any]]] = [
+    (UnboundedState, "aggregation", per_key, {"key": "key", "mode": "update"}),
+    (UnboundedState, "aggregation", without_time, {"key": "key", "mode": "update"}),
+    (ModeImpossible, "watermark", per_key, {"mode": "append"}),
+    (WatermarkTooShort, "1 second", windows, {"watermark": "1 second", "trigger": "1 minute"}),
+    (DelayZero, "deduplication", first, {"watermark": "0 seconds"}),
+    (NO_POLICY, "no row can be late", per_key, {"late": "capture", "mode": "complete"}),
+    (NO_POLICY, "only what is new", maximum, {"late": "refire 1 hour discarding"}),
+    (NO_POLICY, "no windows", first, {"late": "allow 1 hour"}),
+    (NO_POLICY, "Spark's own", windows, {"late": "allow 1 hour", "into": parquet("out")}),
+    (FunctionFailed, "slide", counted("1 minute", "2 minutes"), {}),
+    (FunctionFailed, "window", counted("0 seconds"), {}),
+    (FunctionFailed, "at", of_no_column, {}),
+]
+
+
+@pytest.mark.parametrize(("problem", "says", "body", "arguments"), REFUSED)
 def test_what_cannot_be_right_is_refused_before_it_starts(
-    problem: type[Exception], says: str, app: Callable[[], Pipeline]
+    problem: type[Exception], says: str, body: Body, arguments: dict[str, Any]
 ) -> None:
-    pipeline = app()
     with pytest.raises(problem) as refused:
-        pipeline.plan()
+        app_of(body, **arguments).plan()
     assert says in str(refused.value)
 
 
