@@ -12,6 +12,7 @@ from headwater.connectors.interface import located
 from headwater.definitions import Table
 from headwater.errors import UnknownTable
 from headwater.graph import Graph, resolve
+from headwater.runtime.late import late_name
 from headwater.runtime.ownership import Ownership
 from headwater.runtime.rejects import reported_by
 from headwater.runtime.storage import Files, Storage, set_aside
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def start_afresh(application: Application, spark: SparkSession, tables: Sequence[str]) -> list[str]:
-    """Moves the tables' checkpoints, rows and rejected records aside; tells what it did.
+    """Moves the tables' checkpoints, rows, late and rejected rows aside; tells what it did.
 
     Refuses while the pipeline runs.
     """
@@ -39,9 +40,9 @@ def start_afresh(application: Application, spark: SparkSession, tables: Sequence
         told = []
         for name in names:
             told += _moved(graph.tables[name], files, storage, settings.folder)
-        for rejected in _rejected_of(graph, names):
-            moved = set_aside(files, storage, rejected, is_managed=True)
-            told += [f"{rejected}: kept in {place}" for place in moved]
+        for beside in [*map(late_name, names), *_rejected_of(graph, names)]:
+            moved = set_aside(files, storage, beside, is_managed=True)
+            told += [f"{beside}: kept in {place}" for place in moved]
         return told
     finally:
         ownership.let_go()

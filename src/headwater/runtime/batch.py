@@ -9,6 +9,7 @@ from headwater.connectors.interface import Connector
 from headwater.errors import CheckpointExists
 from headwater.graph import Graph
 from headwater.runtime.frames import Frames, is_judged
+from headwater.runtime.late import late_name
 from headwater.runtime.rejects import with_batch
 from headwater.runtime.specification import QuerySpec, write_request
 from headwater.runtime.storage import Files, Storage, set_aside
@@ -56,6 +57,8 @@ def replace_tables(
     for spec in specs:
         spec.sink.write_batch(built[spec.name], write_request(spec, settings, storage))
         set_aside(files, storage, spec.name, is_managed=False)
+        # A batch counts every row: what was late for the stream is so no longer.
+        set_aside(files, storage, late_name(spec.name), is_managed=True)
         files.write(storage.batch_mark(spec.name), "")
     for source in graph.definitions.sources.values():
         if is_judged(source):

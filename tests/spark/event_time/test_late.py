@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from headwater import Pipeline
-from headwater.connectors import kafka
+from headwater.connectors import kafka, queue
 from headwater.events import Event, LateCaptured, LateCount
+from headwater.runtime.merging import Merged, merge_late
+from headwater.settings import load
 from headwater.testing import (
     Harness,
     add,
@@ -271,3 +275,36 @@ def test_a_clock_that_is_ahead_does_not_move_the_watermark() -> None:
             ],
         ),
     )
+
+
+def test_a_batch_run_leaves_no_row_late(tmp_path: Path) -> None:
+    rows = [[("dev1", "2026-01-01T12:30:00Z", 0.0)], [("dev1", "2026-01-01T12:01:00Z", 1.0)]]
+    batches = [
+        [(device, dt.datetime.fromisoformat(at), value) for device, at, value in batch]
+        for batch in rows
+    ]
+    app = Pipeline("late", settings=load(tmp_path))
+    app.source("signals", queue(batches), schema=SCHEMA, event_time="at", watermark="10 minutes")
+    app.table(name="result", key=["device", "minute"])(counts)
+    tables = tmp_path / ".headwater/late/tables"
+    app.refresh()
+    assert (tables / "result__late").is_dir()
+    app.replace(replaces_streams=True)
+    assert not (tables / "result__late").exists()
+    assert app.plan(for_batch=True).spark.read.format("delta").load(f"{tables}/result").count() == 2
+
+
+def test_merged_rows_count_and_are_late_no_longer(tmp_path: Path) -> None:
+    batches = [
+        [("dev1", dt.datetime(2026, 1, 1, 12, minute, tzinfo=dt.UTC), 0.0)] for minute in (1, 30, 1)
+    ]
+    app = Pipeline("merged", settings=load(tmp_path))
+    app.source("signals", queue(batches), schema=SCHEMA, event_time="at", watermark="10 minutes")
+    app.table(name="result", key=["device", "minute"], mode="update")(counts)
+    app.refresh()
+    plan = app.plan()
+    done = merge_late(plan.spark, plan.graph, app.settings, plan.queries[0])
+    assert done == Merged("result", late_rows=1, windows=1, rows=1)
+    table = plan.spark.read.format("delta").load(f"{tmp_path}/.headwater/merged/tables/result")
+    assert sorted(row["count"] for row in table.collect()) == [1, 2]
+    assert merge_late(plan.spark, plan.graph, app.settings, plan.queries[0]) is None
