@@ -48,7 +48,10 @@ class Visits(StatefulProcessor):
         self._visit = handle.getValueState("visit", "first long, last long, clicks long")
 
     def handleInputRows(  # noqa: N802 - Spark's names
-        self, key: Any, rows: Iterator[Row], timer_values: TimerValues
+        self,
+        key: Any,
+        rows: Iterator[Row],
+        timerValues: TimerValues,  # noqa: N803
     ) -> Iterator[Row]:
         moments = sorted(int(row.at.timestamp() * 1000) for row in rows)
         first, last, clicks = moments[0], moments[-1], 0
@@ -62,7 +65,10 @@ class Visits(StatefulProcessor):
         return iter(())
 
     def handleExpiredTimer(  # noqa: N802
-        self, key: Any, timer_values: TimerValues, expired: ExpiredTimerInfo
+        self,
+        key: Any,
+        timerValues: TimerValues,  # noqa: N803
+        expiredTimerInfo: ExpiredTimerInfo,  # noqa: N803
     ) -> Iterator[Row]:
         first, last, clicks = self._visit.get()
         self._visit.clear()

@@ -158,7 +158,7 @@ def test_a_visit_ends_half_an_hour_behind_its_last_click(example: Load) -> None:
         check("visits", [("bob", "12:02:00", "12:02:00", 1)]),
         add("clicks", [("eve", "12:30:00")]),
         process(),
-        check_late("visits", [("eve", "12:30:00")]),
+        check_late("visits", [{"user": "eve", "at": "12:30:00"}]),
         advance_event_time("clicks", "13:30:00"),
         check(
             "visits",

@@ -62,7 +62,9 @@ def counts(signals: DataFrame) -> DataFrame:
     )
 
 
-@pytest.mark.parametrize("mode", ["append", "update", "complete"])
+@pytest.mark.parametrize(
+    "mode", ["append", pytest.param("update", marks=pytest.mark.matrix), "complete"]
+)
 def test_a_late_row_is_kept_aside_in_every_mode(mode: str) -> None:
     app = pipeline(counts, key=["device", "minute"], mode=mode)
     Harness(app).run(

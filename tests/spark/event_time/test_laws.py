@@ -70,7 +70,7 @@ def app_of(body: Body, **table: Any) -> Pipeline:
     return app
 
 
-def batches_of(seed: int, *, disorder_minutes: float, count: int = 4) -> list[list[Row]]:
+def batches_of(seed: int, *, disorder_minutes: float, count: int = 3) -> list[list[Row]]:
     """Rows of an hour in random batches, each row overtaken by up to `disorder_minutes`."""
     chance = random.Random(seed)
     moments = [START + dt.timedelta(seconds=chance.randrange(3600)) for _ in range(60)]
@@ -119,11 +119,18 @@ def late_pairs(scene: Scene) -> Counter[str]:
 
 
 BODIES = [tumbling, sliding, sessions, deduplicated, chained]
+MATRIX = (tumbling, deduplicated, chained)
+"""What runs with -m matrix only: the others cover the same ground."""
 
 
-@pytest.mark.parametrize(
-    ("seed", "body"), list(enumerate(BODIES)), ids=lambda x: str(getattr(x, "__name__", x))
-)
+def _cases() -> list[Any]:
+    return [
+        pytest.param(seed, body, marks=[pytest.mark.matrix] if body in MATRIX else [])
+        for seed, body in enumerate(BODIES)
+    ]
+
+
+@pytest.mark.parametrize(("seed", "body"), _cases(), ids=lambda x: getattr(x, "__name__", str(x)))
 def test_every_row_is_counted_or_late(seed: int, body: Body) -> None:
     with played(app_of(body), batches_of(seed, disorder_minutes=90), seed=seed) as scene:
         assert sum(late_pairs(scene).values()) > 0
@@ -138,7 +145,7 @@ def test_every_row_is_counted_or_late_whatever_the_seed(seed: int, body: Body) -
         assert conserved(scene)
 
 
-@pytest.mark.parametrize("mode", ["update", "complete"])
+@pytest.mark.parametrize("mode", [pytest.param("update", marks=pytest.mark.matrix), "complete"])
 def test_every_row_is_counted_or_late_in_every_mode(mode: str) -> None:
     app = app_of(sliding, mode=mode, key=["key", "start"])
     with played(app, batches_of(1, disorder_minutes=40), seed=1) as scene:
@@ -170,16 +177,11 @@ def test_late_rows_that_nobody_stores_break_conservation(monkeypatch: pytest.Mon
         assert not conserved(scene)
 
 
-@pytest.mark.parametrize("body", [tumbling, sessions])
+@pytest.mark.parametrize("body", [tumbling, pytest.param(sessions, marks=pytest.mark.matrix)])
 def test_disorder_inside_the_watermark_makes_no_row_late(body: Body) -> None:
     with played(app_of(body), batches_of(2, disorder_minutes=9.9), seed=2) as scene:
         assert late_pairs(scene) == Counter()
         assert conserved(scene)
-
-
-def test_disorder_beyond_the_watermark_is_seen() -> None:
-    with played(app_of(tumbling), batches_of(2, disorder_minutes=40), seed=2) as scene:
-        assert late_pairs(scene) != Counter()
 
 
 def last_panes(scene: Scene) -> list[Row]:
@@ -205,7 +207,9 @@ def on_time_panes(scene: Scene) -> Counter[str]:
     return Counter(repr((r["key"], r["start"])) for r in rows if r["pane"] == "on_time")
 
 
-@pytest.mark.parametrize("late", ["refire 2 hours", "allow 2 hours"])
+@pytest.mark.parametrize(
+    "late", ["refire 2 hours", pytest.param("allow 2 hours", marks=pytest.mark.matrix)]
+)
 def test_the_last_pane_of_every_window_is_the_batch(late: str) -> None:
     with played(app_of(tumbling, late=late), batches_of(3, disorder_minutes=40), seed=3) as scene:
         assert late_pairs(scene) == Counter()
@@ -223,10 +227,10 @@ def test_a_ledger_that_forgets_breaks_the_panes(monkeypatch: pytest.MonkeyPatch)
 def test_the_same_batches_give_the_same_late_rows_under_every_trigger() -> None:
     batches = batches_of(4, disorder_minutes=40)
     found = []
-    for trigger in ("default", "10 seconds", "once"):
+    for trigger in ("default", "once"):
         with played(app_of(sliding), batches, stage=Stage(trigger=trigger)) as scene:
             found.append(late_pairs(scene))
-    assert found[0] == found[1] == found[2]
+    assert found[0] == found[1]
     assert found[0]
 
 

@@ -192,7 +192,9 @@ def test_early_panes_follow_the_processing_time() -> None:
     )
 
 
-@pytest.mark.parametrize("point", ["before_sink", "after_sink"])
+@pytest.mark.parametrize(
+    "point", ["after_sink", pytest.param("before_sink", marks=pytest.mark.matrix)]
+)
 def test_panes_survive_a_crash_at_any_moment(point: str) -> None:
     Harness(scores("refire 1 hour", mode="update")).run(
         *IN_TIME,
