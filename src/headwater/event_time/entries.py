@@ -85,20 +85,24 @@ def kind_of(node: Any) -> str:
 
 def entries_of(frame: DataFrame) -> list[Entry]:
     """Every way into a first operator with state."""
-    plan = analyzed(frame)
-    return list(_entries(plan, ()))
+    found: list[Entry] = []
+    _find(analyzed(frame), (), found)
+    return found
 
 
-def _entries(node: Any, path: tuple[int, ...]) -> Iterator[Entry]:
+def _find(node: Any, path: tuple[int, ...], found: list[Entry]) -> bool:
+    """Whether a plan keeps state; adds the ways into its first operators that do. Every call into
+    the JVM takes its time, so each node is asked once."""
+    if not node.isStreaming():
+        return False
     children = list(items(node.children()))
+    below = [_find(child, (*path, number), found) for number, child in enumerate(children)]
+    if not is_stateful(node):
+        return any(below)
     for number, child in enumerate(children):
-        inner = (*path, number)
-        if not child.isStreaming():
-            continue
-        if is_stateful(node) and not any(is_stateful(below) for below in plan_nodes(child)):
-            yield _entry(node, child, inner)
-        else:
-            yield from _entries(child, inner)
+        if not below[number] and child.isStreaming():
+            found.append(_entry(node, child, (*path, number)))
+    return True
 
 
 def _entry(node: Any, child: Any, path: tuple[int, ...]) -> Entry:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from headwater.definitions import EVERY_BATCH, Late, LateKind, PaneValues
 from headwater.event_time.entries import Entry
+from headwater.event_time.java import LOGICAL, java_class, sequence
 from headwater.event_time.plans import analyzed, class_name, column_of, frame_of, items, part_at
 
 if TYPE_CHECKING:
@@ -82,11 +83,9 @@ def _with_hidden(
             argument = column_of(spark, _average_argument(aggregate, one.name))
             columns += [F.sum(argument).alias(one.total), F.count(argument).alias(one.count)]
     given = list(items(aggregate.aggregateExpressions()))
-    listed = _sequence(spark, [*given, *(_named_expression(spark, c) for c in columns)])
+    listed = sequence(spark, [*given, *(_named_expression(spark, c) for c in columns)])
     grouped, child, hint = aggregate.groupingExpressions(), aggregate.child(), aggregate.hint()
-    jvm: Any = spark._jvm
-    logical = jvm.org.apache.spark.sql.catalyst.plans.logical
-    return logical.Aggregate(grouped, listed, child, hint)
+    return java_class(spark, LOGICAL + "Aggregate")(grouped, listed, child, hint)
 
 
 def _carried(
@@ -100,25 +99,15 @@ def _carried(
     children = list(items(plan.children()))
     children[path[0]] = _carried(spark, children[path[0]], path[1:], part, hidden)
     if str(plan.nodeName()) != "Project":
-        return plan.withNewChildren(_sequence(spark, children))
+        return plan.withNewChildren(sequence(spark, children))
     names = [_named_expression(spark, F.col(name)) for name in hidden]
-    listed = _sequence(spark, [*items(plan.projectList()), *names])
-    jvm: Any = spark._jvm
-    return jvm.org.apache.spark.sql.catalyst.plans.logical.Project(listed, children[0])
+    listed = sequence(spark, [*items(plan.projectList()), *names])
+    return java_class(spark, LOGICAL + "Project")(listed, children[0])
 
 
 def _named_expression(spark: SparkSession, column: Column) -> Any:
-    jvm: Any = spark._jvm
-    tools = jvm.org.apache.spark.sql.classic.ExpressionUtils
+    tools = java_class(spark, "org.apache.spark.sql.classic.ExpressionUtils")
     return tools.toNamed(spark._jsparkSession.expression(column._jc))
-
-
-def _sequence(spark: SparkSession, elements: Sequence[Any]) -> Any:
-    jvm: Any = spark._jvm
-    listed = jvm.java.util.ArrayList()
-    for element in elements:
-        listed.add(element)
-    return jvm.scala.jdk.javaapi.CollectionConverters.asScala(listed).toSeq()
 
 
 # Which columns can be taken apart

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from headwater.event_time.java import java_class, sequence
+
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
@@ -17,8 +19,7 @@ def frame_of(spark: SparkSession, plan: Any) -> DataFrame:
     """A DataFrame over a plan, or over a part of one."""
     from pyspark.sql import DataFrame
 
-    jvm: Any = spark._jvm
-    datasets = jvm.org.apache.spark.sql.classic.Dataset
+    datasets = java_class(spark, "org.apache.spark.sql.classic.Dataset")
     return DataFrame(datasets.ofRows(spark._jsparkSession, plan), spark)
 
 
@@ -26,8 +27,8 @@ def column_of(spark: SparkSession, expression: Any) -> Column:
     """An expression of a plan as a column; names that stand twice make no difference to it."""
     from pyspark.sql import Column
 
-    jvm: Any = spark._jvm
-    return Column(jvm.org.apache.spark.sql.classic.ExpressionUtils.column(expression))
+    columns = java_class(spark, "org.apache.spark.sql.classic.ExpressionUtils")
+    return Column(columns.column(expression))
 
 
 def items(sequence: Any) -> Iterator[Any]:
@@ -49,13 +50,9 @@ def with_part(spark: SparkSession, plan: Any, path: Sequence[int], part: Any) ->
     """The plan with another part at a place; `path` are the numbers of children on the way."""
     if not path:
         return part
-    jvm: Any = spark._jvm
-    children = jvm.java.util.ArrayList()
-    for number, child in enumerate(items(plan.children())):
-        is_on_path = number == path[0]
-        children.add(with_part(spark, child, path[1:], part) if is_on_path else child)
-    scala = jvm.scala.jdk.javaapi.CollectionConverters
-    return plan.withNewChildren(scala.asScala(children).toSeq())
+    children = list(items(plan.children()))
+    children[path[0]] = with_part(spark, children[path[0]], path[1:], part)
+    return plan.withNewChildren(sequence(spark, children))
 
 
 def part_at(plan: Any, path: Sequence[int]) -> Any:

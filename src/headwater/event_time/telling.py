@@ -14,6 +14,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from headwater.event_time.java import EXPRESSIONS, TYPES, java_class, module
+
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.types import DataType, StructType
@@ -71,7 +73,7 @@ class Ear:
         self._spark = spark
         context: Any = spark.sparkContext._jsc
         self._java = context.sc().collectionAccumulator()
-        self._received = _open_list(spark._jvm, self._java)
+        self._received = _open_list(spark, self._java)
         self.counter = Counter(spark)
         self._heard: dict[int, dict[int, tuple[str | None, int]]] = {}
         self._lock = threading.Lock()
@@ -115,11 +117,10 @@ class Ear:
 
     def _new(self) -> Iterator[dict[str, Any]]:
         """Takes what the driver has received since; what arrives meanwhile stays."""
-        jvm: Any = self._spark._jvm
-        taken = jvm.java.util.ArrayList(self._received)
-        if taken.isEmpty():
+        if self._received.isEmpty():
             return
-        self._received.removeAll(jvm.java.util.HashSet(taken))
+        taken = java_class(self._spark, "java.util.ArrayList")(self._received)
+        self._received.removeAll(java_class(self._spark, "java.util.HashSet")(taken))
         text, decoder, at = str(taken.toString()), json.JSONDecoder(), 1
         while at < len(text) - 1:
             entry, end = decoder.raw_decode(text, at)
@@ -127,13 +128,12 @@ class Ear:
             at = end + len(", ")
 
 
-def _open_list(jvm: Any, accumulator: Any) -> Any:
+def _open_list(spark: SparkSession, accumulator: Any) -> Any:
     """The list in which the driver's side of an accumulator gathers what tasks bring, as one that
     can be emptied while they do."""
-    kind = accumulator.getClass()
-    field = next(f for f in kind.getDeclaredFields() if f.getName().endswith("_list"))
+    field = accumulator.getClass().getDeclaredField("_list")
     field.setAccessible(True)
-    received = jvm.java.util.concurrent.CopyOnWriteArrayList()
+    received = java_class(spark, "java.util.concurrent.CopyOnWriteArrayList")()
     field.set(accumulator, received)
     return received
 
@@ -175,32 +175,30 @@ def _is_plain(kind: DataType) -> bool:
 
 def _told(spark: SparkSession, accumulator: Any, value: Column) -> Column:
     """False, once the value was added: an accumulator that was added to is not zero."""
-    jvm: Any = spark._jvm
-    objects = jvm.org.apache.spark.sql.catalyst.expressions.objects
-    given = jvm.java.util.HashMap()
+    given = java_class(spark, "java.util.HashMap")()
     given.put("add", spark._jsparkSession.expression(value._jc))
-    convert = jvm.scala.jdk.javaapi.CollectionConverters
-    maps = getattr(getattr(jvm.scala.collection.immutable, "Map$"), "MODULE$")
+    convert = java_class(spark, "scala.jdk.javaapi.CollectionConverters")
+    maps = module(spark, "scala.collection.immutable.Map")
     setters = getattr(maps, "from")(convert.asScala(given))
-    added = objects.InitializeJavaBean(_literal(jvm, accumulator), setters)
-    return _invoked(jvm, added, "isZero", "BooleanType$")
+    bean = java_class(spark, EXPRESSIONS + "objects.InitializeJavaBean")
+    return _invoked(spark, bean(_literal(spark, accumulator), setters), "isZero", "BooleanType")
 
 
 def _asked(spark: SparkSession, accumulator: Any, method: str) -> Column:
-    jvm: Any = spark._jvm
-    return _invoked(jvm, _literal(jvm, accumulator), method, "LongType$")
+    return _invoked(spark, _literal(spark, accumulator), method, "LongType")
 
 
-def _literal(jvm: Any, value: Any) -> Any:
-    kind = jvm.org.apache.spark.sql.types.ObjectType(value.getClass())
-    return jvm.org.apache.spark.sql.catalyst.expressions.Literal(value, kind)
+def _literal(spark: SparkSession, value: Any) -> Any:
+    kind = java_class(spark, TYPES + "ObjectType")(value.getClass())
+    return java_class(spark, EXPRESSIONS + "Literal")(value, kind)
 
 
-def _invoked(jvm: Any, target: Any, method: str, kind: str) -> Column:
+def _invoked(spark: SparkSession, target: Any, method: str, kind: str) -> Column:
     from pyspark.sql import Column
 
-    objects = jvm.org.apache.spark.sql.catalyst.expressions.objects
-    result = getattr(getattr(jvm.org.apache.spark.sql.types, kind), "MODULE$")
-    none = jvm.scala.jdk.javaapi.CollectionConverters.asScala(jvm.java.util.ArrayList()).toSeq()
-    invoked = objects.Invoke(target, method, result, none, none, False, False, False)
-    return Column(jvm.org.apache.spark.sql.classic.ExpressionUtils.column(invoked))
+    invoke = java_class(spark, EXPRESSIONS + "objects.Invoke")
+    none = module(spark, "scala.collection.immutable.Nil")
+    result = module(spark, TYPES + kind)
+    invoked = invoke(target, method, result, none, none, False, False, False)
+    columns = java_class(spark, "org.apache.spark.sql.classic.ExpressionUtils")
+    return Column(columns.column(invoked))

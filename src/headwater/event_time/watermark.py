@@ -9,7 +9,9 @@ the same line and the same watermark.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from headwater.event_time.java import EXPRESSIONS, TYPES, java_class, module
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, SparkSession
@@ -29,15 +31,13 @@ def asked_per_batch(spark: SparkSession, read: Callable[[], int]) -> Column:
     from pyspark.sql import Column
 
     ensure_callback_server_started(SparkContext._gateway)  # type: ignore[no-untyped-call]  # PySpark has no type for it
-    jvm: Any = spark._jvm
-    types = jvm.org.apache.spark.sql.types
-    expressions = jvm.org.apache.spark.sql.catalyst.expressions
-    supplier = jvm.java.lang.Class.forName("java.util.function.LongSupplier")
-    asked = expressions.Literal(_Supplier(read), types.ObjectType(supplier))
-    long = getattr(getattr(types, "LongType$"), "MODULE$")
-    none = jvm.scala.jdk.javaapi.CollectionConverters.asScala(jvm.java.util.ArrayList()).toSeq()
-    invoked = expressions.objects.Invoke(asked, "getAsLong", long, none, none, False, False, True)
-    return Column(jvm.org.apache.spark.sql.classic.ExpressionUtils.column(invoked))
+    supplier = java_class(spark, "java.lang.Class").forName("java.util.function.LongSupplier")
+    kind = java_class(spark, TYPES + "ObjectType")(supplier)
+    asked = java_class(spark, EXPRESSIONS + "Literal")(_Supplier(read), kind)
+    invoke = java_class(spark, EXPRESSIONS + "objects.Invoke")
+    none, long = module(spark, "scala.collection.immutable.Nil"), module(spark, TYPES + "LongType")
+    invoked = invoke(asked, "getAsLong", long, none, none, False, False, True)
+    return Column(java_class(spark, "org.apache.spark.sql.classic.ExpressionUtils").column(invoked))
 
 
 def watermark_at(ms: int) -> Column:

@@ -25,9 +25,12 @@ class OffsetLog:
         self._files = files
         self.checkpoint = checkpoint
         self._latest = -1
+        self._known: OffsetEntry | None = None
 
     def entry(self, batch: int) -> OffsetEntry | None:
         """What was logged for a batch; None where it was not, or is no longer there."""
+        if self._known is not None and self._known.batch == batch:
+            return self._known
         path = f"{self.checkpoint}/offsets/{batch}"
         if batch < 0 or not self._files.exists(path):
             return None
@@ -46,7 +49,9 @@ class OffsetLog:
             self._latest = last_number(self._files, f"{self.checkpoint}/offsets") or 0
         while self._files.exists(f"{self.checkpoint}/offsets/{self._latest + 1}"):
             self._latest += 1
-        return self.entry(self._latest)
+        # An entry is written once: what was read of the newest stays true.
+        self._known = self.entry(self._latest)
+        return self._known
 
     def latest_batch(self) -> int:
         """The newest batch; 0 before the first."""
