@@ -20,6 +20,7 @@ from headwater.event_time.late import (
 )
 from headwater.event_time.plans import analyzed, column_of, frame_of, items, part_at
 from headwater.event_time.telling import Counter, Ear, ToldRows, can_be_told, rows_of
+from headwater.event_time.watermark import steady
 from headwater.events import LateCount
 
 if TYPE_CHECKING:
@@ -124,13 +125,16 @@ class _Place:
         stays_out = self._late.counted(first) | self._missed.counted(rows.missed)
         if self._keeps:
             row = F.struct(*rows.told_columns()) if can_be_told(self._schema) else None
-            stays_out = stays_out | self.ear.told(moments.batch, row, rows.missed)
+            batch = steady(rows.frame.sparkSession, moments.batch)
+            stays_out = stays_out | self.ear.told(batch, row, rows.missed)
         verdict = F.when(rows.is_late, rows.outcome(stays_out))
         if moments.on_time is not None:
             is_behind = rows.is_behind(moments.on_time)
             verdict = verdict.when(is_behind, ~self._refired.counted(first))
         if moments.newest is not None and rows.event_time is not None:
-            verdict = verdict.when(rows.event_time < moments.newest, ~self._behind.counted(first))
+            spark = rows.frame.sparkSession
+            newest = F.timestamp_micros(steady(spark, F.unix_micros(moments.newest)))
+            verdict = verdict.when(rows.event_time < newest, ~self._behind.counted(first))
         counted = ~self._all.counted(first)
         return rows.admitted(frame, counted & verdict.otherwise(F.lit(True)))
 
@@ -222,7 +226,7 @@ class _BelowWindows:
     def is_behind(self, watermark: Column) -> Column:
         from pyspark.sql import functions as F
 
-        return self._time < F.timestamp_micros(self._last_end_us(watermark))
+        return self._time < F.timestamp_micros(steady(self._spark, self._last_end_us(watermark)))
 
     @property
     def missed(self) -> Column:

@@ -40,6 +40,21 @@ def asked_per_batch(spark: SparkSession, read: Callable[[], int]) -> Column:
     return Column(java_class(spark, "org.apache.spark.sql.classic.ExpressionUtils").column(invoked))
 
 
+def steady(spark: SparkSession, number: Column) -> Column:
+    """A number that is constant within a batch, without being written into the code of the stage.
+
+    Spark compiles a stage once for all batches as long as its code stays the same, and writes
+    numbers into the code. A decimal it passes beside the code.
+    """
+    from pyspark.sql import Column
+
+    decimal = spark._jsparkSession.expression(number.cast("decimal(20,0)")._jc)
+    invoke = java_class(spark, EXPRESSIONS + "objects.Invoke")
+    none, long = module(spark, "scala.collection.immutable.Nil"), module(spark, TYPES + "LongType")
+    taken = invoke(decimal, "toLong", long, none, none, False, False, False)
+    return Column(java_class(spark, "org.apache.spark.sql.classic.ExpressionUtils").column(taken))
+
+
 def watermark_at(ms: int) -> Column:
     """The watermark of a batch that is over."""
     from pyspark.sql import functions as F

@@ -33,6 +33,7 @@ from headwater.definitions import (
 )
 from headwater.errors import FunctionFailed, HeadwaterError, Location, NotADataFrame
 from headwater.event_time.telling import Ear
+from headwater.event_time.watermark import steady
 from headwater.graph import Graph
 from headwater.runtime.lateness import LAG, lag, sketch
 from headwater.runtime.specification import read_request
@@ -266,7 +267,8 @@ def _accepted(frame: DataFrame, source: Source, gate: Gate | None) -> DataFrame:
     elif gate is None:
         accepted = frame.where(~F.col(REJECTED)).drop(REJECTED)
     else:
-        told = gate.ear.told(gate.batch, None, F.lit(1))
+        batch = steady(frame.sparkSession, gate.batch)
+        told = gate.ear.told(batch, None, F.lit(1))
         passes = F.when(F.col(REJECTED), told).otherwise(F.lit(True))
         accepted = frame.where(passes).drop(REJECTED)
     if gate is None or gate.newest is None or source.event_time is None:
@@ -279,7 +281,12 @@ def _measured(frame: DataFrame, source: Source, newest: Column) -> DataFrame:
 
     assert source.event_time is not None
     is_data, event_time = source.connector.is_data(), F.col(quoted(source.event_time))
-    behind = lag(event_time if is_data is None else F.when(is_data, event_time), newest)
+    # 0 stands for: not known yet.
+    known = F.coalesce(F.unix_millis(newest), F.lit(0))
+    behind = lag(
+        event_time if is_data is None else F.when(is_data, event_time),
+        steady(frame.sparkSession, known),
+    )
     # Computed before it is observed: Spark compiles the one and interprets the other.
     columns = frame.columns
     observed = frame.withColumn(LAG, behind).observe(lag_metric(source.name), sketch(F.col(LAG)))

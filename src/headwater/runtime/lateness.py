@@ -48,12 +48,12 @@ class Lateness:
     late_shares: dict[str, float]
 
 
-def lag(event_time: Column, newest: Column) -> Column:
-    """Milliseconds behind the newest; NULL before there is a watermark."""
+def lag(event_time: Column, newest_ms: Column) -> Column:
+    """Milliseconds behind the newest; NULL before there is a watermark (0)."""
     from pyspark.sql import functions as F
 
-    behind = F.unix_millis(newest) - F.unix_millis(event_time.cast("timestamp"))
-    return F.when(newest.isNotNull(), F.greatest(behind, F.lit(0)))
+    behind = newest_ms - F.unix_millis(event_time.cast("timestamp"))
+    return F.when(newest_ms != 0, F.greatest(behind, F.lit(0)))
 
 
 def sketch(lags: Column) -> Column:
