@@ -46,7 +46,7 @@ def by_country(known):
     return known.groupBy("country").agg(F.count("*").alias("clicks"))
 
 
-@ways.table(key="user", mode="update")
+@ways.table(key="user", mode="update", unbounded_state=True)
 def by_user(clicks):
     return clicks.groupBy("user").agg(F.count("*").alias("clicks"), F.max("at").alias("last"))
 
