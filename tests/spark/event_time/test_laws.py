@@ -166,7 +166,7 @@ def test_a_watch_that_sees_too_little_breaks_conservation(monkeypatch: pytest.Mo
     for kind in (watch_room._AtOperator, watch_room._BelowWindows):
         earlier = judged_by(kind, lambda at: at - F.expr("INTERVAL 9 MINUTES"))
         monkeypatch.setattr(kind, "__init__", earlier)
-    with played(app_of(tumbling), batches_of(0, disorder_minutes=40)) as scene:
+    with played(app_of(tumbling), batches_of(0, disorder_minutes=40, count=4)) as scene:
         # Spark drops what the watch let through.
         assert not conserved(scene)
 

@@ -108,7 +108,7 @@ def lines(rows: DataFrame) -> DataFrame:
 
 def test_a_source_that_cannot_be_read_again_drops_and_says_so() -> None:
     app = Pipeline("lines")
-    app.source("rows", socket(port=9), schema="value string")
+    app.source("rows", socket("127.0.0.1", 9), schema="value string")
     app.table(name="result", reads={"rows": "rows"}, into=console())(lines)
     assert "drop: dropped and counted (source rows cannot be read again" in as_text(app.plan())
     kept = Pipeline("kept")
