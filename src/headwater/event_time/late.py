@@ -171,7 +171,8 @@ class EnteringRows:
         return found
 
     def _fields(self) -> list[str]:
-        kind = self.entry.moment.dataType()  # type: ignore[union-attr]
+        assert self.entry.moment is not None
+        kind = self.entry.moment.dataType()
         return [str(n) for n in kind.fieldNames()] if str(kind.typeName()) == "struct" else []
 
 

@@ -34,7 +34,6 @@ PANE, INDEX, FINAL, PREVIOUS, RETRACTED = (
     "previous",
     "is_retraction",
 )
-PANE_COLUMNS = (PANE, INDEX, FINAL, PREVIOUS)
 
 
 class Pane(enum.Enum):
@@ -50,6 +49,8 @@ class Additive:
     name: str
     total: str
     count: str | None = None
+    argument: Any = None
+    """What an average is taken of."""
 
 
 # The query
@@ -58,7 +59,7 @@ class Additive:
 def with_groups(frame: DataFrame, entry: Entry, additive: Sequence[Additive] = ()) -> DataFrame:
     """The query with `GROUP` and `END` beside its columns, and the sums of averages."""
     spark = frame.sparkSession
-    hidden = [GROUP, END, *_hidden_sums(additive)]
+    hidden = hidden_columns(additive)
     path = entry.path[:-1]
     aggregate = part_at(analyzed(frame), path)
     plan = _carried(
@@ -80,7 +81,7 @@ def _with_hidden(
     columns = [F.struct(*grouping).alias(GROUP), moment["end"].alias(END)]
     for one in additive:
         if one.count is not None:
-            argument = column_of(spark, _average_argument(aggregate, one.name))
+            argument = column_of(spark, one.argument)
             columns += [F.sum(argument).alias(one.total), F.count(argument).alias(one.count)]
     given = list(items(aggregate.aggregateExpressions()))
     listed = sequence(spark, [*given, *(_named_expression(spark, c) for c in columns)])
@@ -131,7 +132,8 @@ def additive_columns(frame: DataFrame, entry: Entry) -> tuple[list[Additive], li
             additive.append(Additive(name, name))
         elif kind == "Average":
             number = len(additive)
-            additive.append(Additive(name, f"__sum_{number}", f"__count_{number}"))
+            argument = functions[origin].aggregateFunction().children().apply(0)
+            additive.append(Additive(name, f"__sum_{number}", f"__count_{number}", argument))
         elif kind is not None or _reads_aggregates(analyzed(frame), attribute, functions, origins):
             others.append(name)
     return additive, others
@@ -178,16 +180,10 @@ def _function(expression: Any) -> str | None:
     return "other" if any(parts) else None
 
 
-def _average_argument(aggregate: Any, name: str) -> Any:
-    for named in items(aggregate.aggregateExpressions()):
-        expression = named.child() if class_name(named) == "Alias" else None
-        if _function(expression) == "Average":
-            return expression.aggregateFunction().children().apply(0)  # type: ignore[union-attr]
-    raise LookupError(name)
-
-
-def _hidden_sums(additive: Sequence[Additive]) -> list[str]:
-    return [name for one in additive if one.count for name in (one.total, one.count)]
+def hidden_columns(additive: Sequence[Additive]) -> list[str]:
+    """The columns that a query with panes carries beside the user's."""
+    sums = [name for one in additive if one.count for name in (one.total, one.count)]
+    return [GROUP, END, *sums]
 
 
 # One batch
@@ -209,7 +205,7 @@ class PaneMaker:
         self._late = late
         self._columns = columns
         self._additive = {one.name: one for one in additive}
-        self._names = [name for name in columns.names if not name.startswith("__")]
+        self._names = [name for name in columns.names if name not in hidden_columns(additive)]
         self._kept = [name for name in columns.names if name not in (GROUP, END)]
 
     def decided(self, updated: DataFrame, known: DataFrame | None, at: PaneClock) -> DataFrame:

@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING
 from headwater.definitions import Lookup, duration_ms
 from headwater.event_time.watermark import asked_per_batch
 from headwater.events import LookupReloaded, Report
+from headwater.ledger import transactions
+from headwater.runtime.failures import first_line
 from headwater.runtime.offsets import OffsetLog
 from headwater.runtime.storage import Files, Storage
 
@@ -51,10 +53,12 @@ class VersionedLookup:
             known, digest = self._index(), _digest(frame)
             if known is not None and known["digest"] == digest:
                 return None
-            version = 0 if known is None else int(known["version"]) + 1
+            # A version that a crash left without its index is never read; the next has its own.
+            place, application = f"{self._place}/rows", f"lookup/{self.lookup.name}"
+            stored = transactions.last_version(self._spark, place, application)
+            version = 0 if stored is None else stored + 1
             rows = frame.withColumn(_VERSION, F.lit(version).cast("long"))
-            writer = rows.write.format("delta").partitionBy(_VERSION).mode("append")
-            writer.option("mergeSchema", "true").save(f"{self._place}/rows")
+            transactions.append(rows, place, application=application, version=version)
             self._files.write(
                 f"{self._place}/index.json", json.dumps({"version": version, "digest": digest})
             )
@@ -131,7 +135,7 @@ class Reloader:
                 version = one.load()
             except Exception as problem:
                 # The rows that are there serve on.
-                self._report(LookupReloaded(one.lookup.name, None, str(problem).splitlines()[0]))
+                self._report(LookupReloaded(one.lookup.name, None, first_line(problem)))
                 continue
             if version is not None:
                 self._report(LookupReloaded(one.lookup.name, version))

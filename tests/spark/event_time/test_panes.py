@@ -36,8 +36,12 @@ def scores(late: Late | str, *, mode: str = "append", trigger: str = "default") 
     def totals(scores: DataFrame) -> DataFrame:
         return (
             scores.groupBy(F.window("at", "2 minutes"), "team")
-            .agg(F.sum("points").alias("points"), F.avg("points").alias("mean"))
-            .select("team", F.col("window.start").alias("start"), "points", "mean")
+            .agg(
+                F.sum("points").alias("points"),
+                F.avg(F.lit(1)).alias("one"),
+                F.avg("points").alias("mean"),
+            )
+            .select("team", F.col("window.start").alias("start"), "points", "mean", "one")
         )
 
     return app
@@ -92,7 +96,13 @@ def test_a_pane_says_what_stood_there_before() -> None:
                 {
                     "team": "a",
                     "points": 16,
-                    "previous": {"team": "a", "start": "12:00:00", "points": 12, "mean": 6.0},
+                    "previous": {
+                        "team": "a",
+                        "start": "12:00:00",
+                        "points": 12,
+                        "mean": 6.0,
+                        "one": 1.0,
+                    },
                     "is_final": False,
                 },
             ],
