@@ -112,6 +112,11 @@ class SideTables:
         if query not in self._tables:
             return
         committed = last_number(self._files, f"{self._storage.checkpoint(query)}/commits")
+        for table in self._tables[query]:
+            # A side table that is new to an old checkpoint begins with the next batch: what was
+            # late or rejected before, nobody was asked to keep.
+            if not self._files.exists(self._cursor_path(table.key)):
+                self._begin(table, -1 if committed is None else committed)
         if committed is not None:
             self._batches.put((query, committed, None))
 
@@ -176,6 +181,9 @@ class SideTables:
         place = self._storage.table(table.name)
         stored = transactions.last_version(self._spark, place, self._application(table))
         return max(written, -1 if stored is None else stored)
+
+    def _begin(self, table: SideTable, cursor: int) -> None:
+        self._files.write(self._cursor_path(table.key), str(cursor))
 
     def _write_cursor(self, key: tuple[str, str], cursor: int) -> None:
         if self._files.exists(self._storage.checkpoint(key[0])):

@@ -12,6 +12,7 @@ from pyspark.sql import functions as F
 
 from headwater import Pipeline
 from headwater.connectors import kafka, queue
+from headwater.event_time.telling import Ear
 from headwater.events import Event, LateCaptured, LateCount
 from headwater.runtime.merging import Merged, merge_late
 from headwater.settings import load
@@ -310,3 +311,25 @@ def test_merged_rows_count_and_are_late_no_longer(tmp_path: Path) -> None:
     table = plan.spark.read.format("delta").load(f"{tmp_path}/.headwater/merged/tables/result")
     assert sorted(row["count"] for row in table.collect()) == [1, 2]
     assert merge_late(plan.spark, plan.graph, app.settings, plan.queries[0]) is None
+
+
+def test_a_policy_that_is_new_to_a_checkpoint_begins_with_the_next_batch() -> None:
+    dropping, keeping = pipeline(counts, late="drop"), pipeline(counts)
+    Harness(dropping).run(
+        *SCRIPT,
+        restart(keeping),
+        process(),
+        check_late("result", []),
+        add("signals", [("dev3", "12:01:00", 4.0)]),
+        process(),
+        check_late("result", [("dev3", "12:01:00", 4.0)]),
+    )
+
+
+def test_what_a_task_tells_twice_is_heard_once() -> None:
+    app = pipeline(counts)
+    ear = Ear(session(app))
+    for text in ('{"b":3,"i":1,"w":1,"r":"{}"}',) * 2:
+        ear._received.add(text)
+    assert ear.heard(3).weight == 1
+    assert ear.heard(3).weight == 0
