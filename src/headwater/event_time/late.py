@@ -7,6 +7,7 @@ all. Here a row is judged just before the operator, the same in every output mod
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
 from headwater.event_time.entries import SESSION_WINDOW, TIME_WINDOW, Entry, entering, entries_of
 from headwater.event_time.plans import (
@@ -26,9 +27,15 @@ WINDOW, WATERMARK, BATCH, MERGED, INPUT = "window", "watermark", "batch", "merge
 """Columns of a late table beside those of the rows."""
 
 
+_entries: WeakKeyDictionary[DataFrame, list[Entry]] = WeakKeyDictionary()
+"""Of frames that are in use: looking through a plan takes hundreds of calls into the JVM."""
+
+
 def watched_entries(frame: DataFrame) -> list[Entry]:
     """The entries of a query at which a row can be late."""
-    return [entry for entry in entries_of(frame) if entry.moment is not None]
+    if frame not in _entries:
+        _entries[frame] = [entry for entry in entries_of(frame) if entry.moment is not None]
+    return _entries[frame]
 
 
 def replaced(frame: DataFrame, path: tuple[int, ...], part: DataFrame) -> DataFrame:

@@ -78,26 +78,32 @@ class Ear:
         self._heard: dict[int, dict[int, tuple[str | None, int]]] = {}
         self._lock = threading.Lock()
 
-    def told(self, batch: Column, row: Column | None, weight: Column) -> Column:
-        """False; tells a row wherever it is evaluated. `row` None: rows that no JSON can hold."""
+    def told(self, batch: Column, row: Column, weight: Column) -> Column:
+        """False; tells a row wherever it is evaluated."""
         from pyspark.sql import functions as F
 
         so_far = self.counter.in_task()
         number = F.spark_partition_id().cast("long") * F.lit(_PER_TASK) + so_far
-        about = [
+        about = F.struct(
             batch.alias("b"),
             number.alias("i"),
             weight.cast("long").alias("w"),
-        ]
-        if row is not None:
-            about.append(F.to_json(row, JSON_OPTIONS).alias("r"))
-        marker = F.to_json(F.struct(batch.alias("b"), F.lit(-1).cast("long").alias("i")))
+            F.to_json(row, JSON_OPTIONS).alias("r"),
+        )
         kept = (
-            F.when(so_far <= KEPT, self._add(F.to_json(F.struct(*about))))
-            .when(so_far == KEPT + 1, self._add(marker))
+            F.when(so_far <= KEPT, self._add(F.to_json(about)))
+            .when(so_far == KEPT + 1, self._add(_note(batch, F.lit(-1))))
             .otherwise(F.lit(False))
         )
         return self.counter.counted(F.lit(1)) | kept
+
+    def noted(self, batch: Column) -> Column:
+        """False; counts where it is evaluated, and tells once per task that there was something."""
+        from pyspark.sql import functions as F
+
+        is_first = self.counter.in_task() == 1
+        note = self._add(_note(batch, F.spark_partition_id()))
+        return self.counter.counted(F.lit(1)) | F.when(is_first, note).otherwise(F.lit(False))
 
     def heard(self, batch: int) -> ToldRows:
         """What was told of a batch; it is forgotten here."""
@@ -126,6 +132,13 @@ class Ear:
             entry, end = decoder.raw_decode(text, at)
             yield entry
             at = end + len(", ")
+
+
+def _note(batch: Column, number: Column) -> Column:
+    """An entry without a row."""
+    from pyspark.sql import functions as F
+
+    return F.format_string('{"b":%d,"i":%d}', batch, number)
 
 
 def _open_list(spark: SparkSession, accumulator: Any) -> Any:

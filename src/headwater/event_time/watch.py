@@ -116,7 +116,8 @@ class _Place:
         self._late, self._missed = Counter(spark), Counter(spark)
         self._refired = Counter(spark)
         self.ear = Ear(spark)
-        self._schema = rows.frame.select(*rows.told_columns()).schema
+        self._columns = rows.told_columns()
+        self._schema = rows.frame.select(*self._columns).schema
 
     def guarded(self, frame: DataFrame, moments: Moments) -> DataFrame:
         from pyspark.sql import functions as F
@@ -124,9 +125,7 @@ class _Place:
         rows, first = self._rows, self._rows.is_first.cast("long")
         stays_out = self._late.counted(first) | self._missed.counted(rows.missed)
         if self._keeps:
-            row = F.struct(*rows.told_columns()) if can_be_told(self._schema) else None
-            batch = steady(rows.frame.sparkSession, moments.batch)
-            stays_out = stays_out | self.ear.told(batch, row, rows.missed)
+            stays_out = stays_out | self._told(moments)
         verdict = F.when(rows.is_late, rows.outcome(stays_out))
         if moments.on_time is not None:
             is_behind = rows.is_behind(moments.on_time)
@@ -137,6 +136,14 @@ class _Place:
             verdict = verdict.when(rows.event_time < newest, ~self._behind.counted(first))
         counted = ~self._all.counted(first)
         return rows.admitted(frame, counted & verdict.otherwise(F.lit(True)))
+
+    def _told(self, moments: Moments) -> Column:
+        from pyspark.sql import functions as F
+
+        batch = steady(self._rows.frame.sparkSession, moments.batch)
+        if not can_be_told(self._schema):
+            return self.ear.noted(batch)
+        return self.ear.told(batch, F.struct(*self._columns), self._rows.missed)
 
     def count(self) -> LateCount:
         return LateCount(

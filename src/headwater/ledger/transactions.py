@@ -6,7 +6,7 @@ the rows. One line per application: the ledger does not grow with batches.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -29,8 +29,20 @@ def append(frame: DataFrame, path: str, *, application: str, version: int) -> in
 
 def last_version(spark: SparkSession, path: str, application: str) -> int | None:
     """The highest version that an application committed to a table; None where there is none."""
-    jvm = spark._jvm
-    assert jvm is not None
-    log = jvm.org.apache.spark.sql.delta.DeltaLog.forTable(spark._jsparkSession, path)
-    transactions = log.unsafeVolatileSnapshot().transactions()
-    return int(transactions.apply(application)) if transactions.contains(application) else None
+    snapshot = _logs(spark).forTable(spark._jsparkSession, path).unsafeVolatileSnapshot()
+    # A commit writes them beside its checksum; to gather them from the log takes a Spark job.
+    checksum = snapshot.checksumOpt()
+    listed = checksum.get().setTransactions() if checksum.isDefined() else checksum
+    transactions = listed.get() if listed.isDefined() else snapshot.setTransactions()
+    for position in range(transactions.size()):
+        transaction = transactions.apply(position)
+        if transaction.appId() == application:
+            return int(transaction.version())
+    return None
+
+
+def _logs(spark: SparkSession) -> Any:
+    from py4j.java_gateway import JavaClass
+
+    gateway: Any = spark.sparkContext._gateway
+    return JavaClass("org.apache.spark.sql.delta.DeltaLog", gateway._gateway_client)

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 from headwater.definitions import OutputMode
 from headwater.event_time.entries import AGGREGATION, is_stateful, kind_of
+from headwater.event_time.java import java_class
 from headwater.event_time.plans import analyzed, class_name, items, plan_nodes
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +55,7 @@ def facts_of(frame: DataFrame) -> QueryFacts:
         is_streaming=bool(plan.isStreaming()),
         stateful=tuple(operator for operator in stateful if operator),
         random=tuple(dict.fromkeys(_random(nodes))),
-        python=tuple(dict.fromkeys(_python(nodes, frame.sparkSession._jvm))),
+        python=tuple(dict.fromkeys(_python(plan, nodes, frame.sparkSession))),
     )
 
 
@@ -114,8 +115,7 @@ def _refusal(check: Callable[[Any, Any], None], frame: DataFrame, mode: OutputMo
     from py4j.protocol import Py4JJavaError
     from pyspark.errors import PySparkException
 
-    jvm: Any = frame.sparkSession._jvm
-    modes = jvm.org.apache.spark.sql.streaming.OutputMode
+    modes = java_class(frame.sparkSession, "org.apache.spark.sql.streaming.OutputMode")
     spark_mode = {
         OutputMode.APPEND: modes.Append,
         OutputMode.UPDATE: modes.Update,
@@ -131,8 +131,8 @@ def _refusal(check: Callable[[Any, Any], None], frame: DataFrame, mode: OutputMo
 
 
 def _checker(frame: DataFrame) -> Any:
-    jvm: Any = frame.sparkSession._jvm
-    return jvm.org.apache.spark.sql.catalyst.analysis.UnsupportedOperationChecker
+    name = "org.apache.spark.sql.catalyst.analysis.UnsupportedOperationChecker"
+    return java_class(frame.sparkSession, name)
 
 
 def _stateful(node: Any, checker: Any) -> StatefulOperator | None:
@@ -181,11 +181,13 @@ def _expression_name(expression: Any) -> str:
 _PYTHON_EXPRESSIONS = ("PythonUDF", "PythonUDAF", "PythonUDTF")
 
 
-def _python(nodes: list[Any], jvm: Any) -> Iterator[str]:
-    patterns = jvm.org.apache.spark.sql.catalyst.trees.TreePattern
+def _python(plan: Any, nodes: list[Any], spark: SparkSession) -> Iterator[str]:
+    python = java_class(spark, "org.apache.spark.sql.catalyst.trees.TreePattern").PYTHON_UDF()
+    if not plan.containsPattern(python):
+        return
     for node in nodes:
         for expression in items(node.expressions()):
-            if expression.containsPattern(patterns.PYTHON_UDF()):
+            if expression.containsPattern(python):
                 yield from _python_parts(expression)
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from headwater.event_time.java import java_class
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
@@ -14,8 +16,7 @@ class ManualClock:
     """Spark's own manual clock. A query's triggers and `current_timestamp` follow it."""
 
     def __init__(self, spark: SparkSession, now_ms: int) -> None:
-        jvm: Any = spark._jvm
-        self.java = jvm.org.apache.spark.util.ManualClock(now_ms)
+        self.java = java_class(spark, "org.apache.spark.util.ManualClock")(now_ms)
 
     @property
     def now_ms(self) -> int:
@@ -37,13 +38,13 @@ def start_on(
     from pyspark.sql.streaming.query import StreamingQuery
 
     java: Any = writer._jwrite
-    jvm: Any = writer._spark._jvm
+    spark = writer._spark
     options = _field(java, "extraOptions")
-    sink = sink or _sink(jvm, java, options)
+    sink = sink or _sink(spark, java, options)
     if sink is None:
         return writer.start()
-    java_clock = clock.java if clock else jvm.org.apache.spark.util.SystemClock()
-    none = jvm.scala.Option.empty()
+    java_clock = clock.java if clock else java_class(spark, "org.apache.spark.util.SystemClock")()
+    none = java_class(spark, "scala.Option").empty()
     frame = _field(java, "ds")
     query = (
         frame.sparkSession()
@@ -67,17 +68,16 @@ def start_on(
     return StreamingQuery(query)
 
 
-def _sink(jvm: Any, java: Any, options: Any) -> Any | None:
+def _sink(spark: SparkSession, java: Any, options: Any) -> Any | None:
     source = _field(java, "source")
     if source == "foreachBatch":
-        sinks = jvm.org.apache.spark.sql.execution.streaming.sources
-        return sinks.ForeachBatchSink(
-            _field(java, "foreachBatchWriter"), _field(java, "ds").exprEnc()
-        )
+        sinks = "org.apache.spark.sql.execution.streaming.sources"
+        function, encoder = _field(java, "foreachBatchWriter"), _field(java, "ds").exprEnc()
+        return java_class(spark, f"{sinks}.ForeachBatchSink")(function, encoder)
     if source in _LOADED_BY_START:
         return None
     create = _method(java, "createV1Sink")
-    arguments = jvm.java.util.ArrayList()
+    arguments = java_class(spark, "java.util.ArrayList")()
     arguments.add(options)
     return create.invoke(java, arguments.toArray())
 

@@ -268,8 +268,7 @@ def _accepted(frame: DataFrame, source: Source, gate: Gate | None) -> DataFrame:
         accepted = frame.where(~F.col(REJECTED)).drop(REJECTED)
     else:
         batch = steady(frame.sparkSession, gate.batch)
-        told = gate.ear.told(batch, None, F.lit(1))
-        passes = F.when(F.col(REJECTED), told).otherwise(F.lit(True))
+        passes = F.when(F.col(REJECTED), gate.ear.noted(batch)).otherwise(F.lit(True))
         accepted = frame.where(passes).drop(REJECTED)
     if gate is None or gate.newest is None or source.event_time is None:
         return accepted

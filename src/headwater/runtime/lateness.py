@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from headwater.definitions import duration_ms
+from headwater.event_time.java import java_class
 from headwater.runtime.storage import Files, Storage
 
 if TYPE_CHECKING:
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 
 LAG = "__lag"
 """A row's lag in milliseconds, and the sketch of a batch's."""
+_SKETCHES = "org.apache.datasketches"
+_SKETCH = f"{_SKETCHES}.kll.KllLongsSketch"
 KEPT_SHARE = 0.999
 DELAYS = (
     "1 second",
@@ -67,16 +70,14 @@ class LatenessMeter:
     """Merges what batches report, and keeps it in the storage."""
 
     def __init__(self, spark: SparkSession, storage: Storage) -> None:
-        self._jvm: Any = spark._jvm
+        self._spark = spark
         self._storage = storage
         self._files = Files(storage, spark)
         self._sketches: dict[str, Any] = {}
 
     def hear(self, source: str, metrics: Any) -> None:
         """Takes a batch's metrics as Spark's own row."""
-        if metrics is None or LAG not in list(metrics.schema().fieldNames()):
-            return
-        found = metrics.getAs(LAG)
+        found = None if metrics is None else metrics.get(0)
         if found is None:
             return
         if source not in self._sketches:
@@ -107,18 +108,18 @@ class LatenessMeter:
     def _load(self, source: str) -> None:
         path = self._storage.lateness(source)
         if not self._files.exists(path):
-            kind = self._jvm.org.apache.datasketches.kll.KllLongsSketch
-            self._sketches[source] = kind.newHeapInstance()
+            self._sketches[source] = java_class(self._spark, _SKETCH).newHeapInstance()
             return
         content = json.loads(self._files.read(path))
         self._sketches[source] = self._heapified(base64.b64decode(content["sketch"]))
 
     def _heapified(self, sketch: bytes) -> Any:
-        memory = self._jvm.org.apache.datasketches.memory.Memory.wrap(sketch)
-        return self._jvm.org.apache.datasketches.kll.KllLongsSketch.heapify(memory)
+        memory = java_class(self._spark, f"{_SKETCHES}.memory.Memory").wrap(sketch)
+        return java_class(self._spark, _SKETCH).heapify(memory)
 
     def _including(self) -> Any:
-        return self._jvm.org.apache.datasketches.quantilescommon.QuantileSearchCriteria.INCLUSIVE
+        criteria = f"{_SKETCHES}.quantilescommon.QuantileSearchCriteria"
+        return java_class(self._spark, criteria).INCLUSIVE
 
 
 def measured(files: Files, storage: Storage, source: str) -> Lateness | None:

@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from headwater.event_time.java import java_class
 from headwater.events import BatchCompleted
 
 if TYPE_CHECKING:
@@ -41,11 +42,9 @@ class ProgressListener:
     """
 
     def __init__(self, spark: SparkSession, on_progress: OnProgress) -> None:
-        jvm: Any = spark._jvm
         self._queries: Any = spark._jsparkSession.streams()
-        self._java = jvm.org.apache.spark.sql.streaming.PythonStreamingQueryListenerWrapper(
-            _JavaListener(on_progress)
-        )
+        wrapper = "org.apache.spark.sql.streaming.PythonStreamingQueryListenerWrapper"
+        self._java = java_class(spark, wrapper)(_JavaListener(on_progress))
 
     def add(self) -> None:
         from pyspark import SparkContext

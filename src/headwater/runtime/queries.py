@@ -38,7 +38,7 @@ from headwater.runtime.progress import ProgressListener, batch_completed
 from headwater.runtime.query import Launched, Query
 from headwater.runtime.rejects import RejectedRecords, reported_by, reporter_of, source_index
 from headwater.runtime.replay import Replay
-from headwater.runtime.sides import SideTable, SideTables, Told
+from headwater.runtime.sides import DeltaSideStore, SideStore, SideTable, SideTables, Told
 from headwater.runtime.specification import QuerySpec, read_request, write_request
 from headwater.runtime.storage import Files, Storage, last_number
 from headwater.settings import Settings
@@ -53,8 +53,8 @@ _WAIT_S = 0.1
 class RunningQueries:
     """Queries by table name, from start to stop; nobody outside this process knows of them.
 
-    With a `clock` they run when that clock says so. A query that fails does not stop the others.
-    `stop` may be called from any thread.
+    With a `clock` they run when that clock says so; `measures` is about the lateness of rows. A
+    query that fails does not stop the others. `stop` may be called from any thread.
     """
 
     def __init__(
@@ -67,6 +67,8 @@ class RunningQueries:
         *,
         upstream: Sequence[QuerySpec] = (),
         clock: ManualClock | None = None,
+        measures: bool = True,
+        side_store: SideStore | None = None,
     ) -> None:
         self.name = graph.definitions.pipeline
         self.settings = settings
@@ -76,12 +78,14 @@ class RunningQueries:
         self._files = Files(self._storage, spark)
         self._report = report
         self._clock = clock
+        self._measures = measures
         self._specs = {spec.name: spec for spec in specs}
         self._upstream = {spec.name: spec for spec in upstream}
         self._queries: dict[str, Query] = {}
         self._by_run: dict[str, str] = {}
         self._listener = ProgressListener(spark, self._on_progress)
         self._sides: SideTables | None = None
+        self._side_store = side_store or DeltaSideStore(spark, self._storage)
         self._meter = LatenessMeter(spark, self._storage)
         self._watches: dict[str, Watch] = {}
         self._counts: dict[str, LateCount] = {}
@@ -176,7 +180,9 @@ class RunningQueries:
         try:
             built = self._build()
             sides = [side for spec in self._specs.values() for side in self._sides_of(spec, built)]
-            self._sides = SideTables(self._spark, self._storage, sides, self._report)
+            self._sides = SideTables(
+                self._side_store, self._storage, self._files, sides, self._report
+            )
             self._listener.add()
             self._sides.start()
             self._report(PipelineStarted(self.name, tuple(self._specs)))
@@ -279,7 +285,8 @@ class RunningQueries:
         log = self._log(table)
         ear = self._ears.setdefault(table, {})[source.name] = Ear(self._spark)
         batch, newest = asked_per_batch(self._spark, log.latest_batch), None
-        if reporter_of(self._graph, source.name) == table and source.watermark is not None:
+        is_reported = self._measures and reporter_of(self._graph, source.name) == table
+        if is_reported and source.watermark is not None:
             watermark = batch_watermark(self._spark, log.watermark_ms)
             late = self._graph.tables[table].late
             newest = newest_seen(watermark, self._graph.sources_of(table), late)

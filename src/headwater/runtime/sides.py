@@ -14,7 +14,7 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from headwater.event_time.telling import ToldRows
 from headwater.event_time.watch import Heard, Watch
@@ -71,19 +71,45 @@ class SideTable(ABC):
         return self.query, self.name
 
 
+class SideStore(Protocol):
+    """Where side tables are kept, with a ledger of the versions that each application wrote."""
+
+    def append(self, table: str, rows: DataFrame, application: str, version: int) -> int:
+        """Appends the rows unless this version is there; returns how many."""
+
+    def last_version(self, table: str, application: str) -> int | None:
+        """The highest version that an application wrote to a table."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeltaSideStore:
+    """One Delta table each."""
+
+    spark: SparkSession
+    storage: Storage
+
+    def append(self, table: str, rows: DataFrame, application: str, version: int) -> int:
+        place = self.storage.table(table)
+        return transactions.append(rows, place, application=application, version=version)
+
+    def last_version(self, table: str, application: str) -> int | None:
+        return transactions.last_version(self.spark, self.storage.table(table), application)
+
+
 class SideTables:
     """Decides batch after batch, in a thread of its own."""
 
     def __init__(
         self,
-        spark: SparkSession,
+        store: SideStore,
         storage: Storage,
+        files: Files,
         tables: Iterable[SideTable],
         report: Report,
     ) -> None:
-        self._spark = spark
+        self._store = store
         self._storage = storage
-        self._files = Files(storage, spark)
+        self._files = files
         self._tables: dict[str, list[SideTable]] = {}
         for table in tables:
             self._tables.setdefault(table.query, []).append(table)
@@ -152,21 +178,21 @@ class SideTables:
         if batch <= cursor:
             return
         is_whole = told is not None and batch == cursor + 1
+        if not is_whole:
+            # A crash may have come between rows and cursor.
+            stored = self._store.last_version(table.name, self._application(table))
+            cursor = max(cursor, -1 if stored is None else stored)
         if not is_whole or table.count(told) != 0:
             for part in table.parts(cursor, batch, told if is_whole else None):
-                self._store(table, part)
+                self._keep(table, part)
         self._cursors[table.key] = batch
         every = 1 if self._storage.is_local else _CURSOR_EVERY
         if batch - self._written.get(table.key, -1) >= every:
             self._write_cursor(table.key, batch)
 
-    def _store(self, table: SideTable, part: Part) -> None:
-        rows = transactions.append(
-            part.rows,
-            self._storage.table(table.name),
-            application=self._application(table),
-            version=part.batch,
-        )
+    def _keep(self, table: SideTable, part: Part) -> None:
+        application = self._application(table)
+        rows = self._store.append(table.name, part.rows, application, part.batch)
         if rows:
             self._report(table.captured(part.batch, rows))
 
@@ -178,9 +204,7 @@ class SideTables:
         path = self._cursor_path(table.key)
         written = int(self._files.read(path)) if self._files.exists(path) else -1
         self._written[table.key] = written
-        place = self._storage.table(table.name)
-        stored = transactions.last_version(self._spark, place, self._application(table))
-        return max(written, -1 if stored is None else stored)
+        return written
 
     def _begin(self, table: SideTable, cursor: int) -> None:
         self._files.write(self._cursor_path(table.key), str(cursor))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import reduce
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from headwater.connectors.interface import Connector, WriteRequest
@@ -10,7 +11,7 @@ from headwater.definitions import OutputMode
 from headwater.testing.values import from_arrow
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.readwriter import DataStreamWriter
     from pyspark.sql.types import StructType
 
@@ -69,6 +70,34 @@ def folded(batches: list[list[Row]], mode: OutputMode, key: list[int]) -> list[R
     if mode is OutputMode.APPEND or not key:
         return rows
     return list({repr([row[i] for i in key]): row for row in rows}.values())
+
+
+class KeptSides:
+    """Late and rejected rows of a test, in memory."""
+
+    def __init__(self) -> None:
+        self._parts: dict[str, list[tuple[StructType, Any]]] = {}
+        self._versions: dict[tuple[str, str], int] = {}
+
+    def append(self, table: str, rows: DataFrame, application: str, version: int) -> int:
+        last = self.last_version(table, application)
+        if last is not None and last >= version:
+            return 0
+        found = rows.toArrow()
+        if found.num_rows:
+            self._parts.setdefault(table, []).append((rows.schema, found))
+        self._versions[table, application] = version
+        return int(found.num_rows)
+
+    def last_version(self, table: str, application: str) -> int | None:
+        return self._versions.get((table, application))
+
+    def frame(self, spark: SparkSession, table: str) -> DataFrame | None:
+        """Everything kept in a table; None where there is nothing."""
+        frames = [
+            spark.createDataFrame(rows, schema) for schema, rows in self._parts.get(table, [])
+        ]
+        return reduce(lambda one, other: one.unionByName(other, True), frames) if frames else None
 
 
 @dataclass(frozen=True, slots=True)

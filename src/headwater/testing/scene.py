@@ -53,7 +53,7 @@ from headwater.runtime.queries import RunningQueries
 from headwater.runtime.query import Query
 from headwater.runtime.specification import QuerySpec, read_request, write_request
 from headwater.runtime.storage import Storage
-from headwater.testing.kept import KeptRows, KeptSink, Row
+from headwater.testing.kept import KeptRows, KeptSides, KeptSink, Row
 from headwater.testing.tape import (
     HeldRows,
     LookupRows,
@@ -113,6 +113,7 @@ class Scene:
         self.folder = Path(tempfile.mkdtemp(prefix="headwater-test-", dir=_fast_folder()))
         self.tapes: dict[str, Tape] = {}
         self.kept: dict[str, KeptRows] = {}
+        self.sides = KeptSides()
         self._lookups: dict[str, HeldRows] = {}
         self.clock: ManualClock | None = None
         self.run: RunningQueries | None = None
@@ -282,6 +283,8 @@ class Scene:
                 self._heard,
                 upstream=plan.inputs,
                 clock=self.clock,
+                measures=False,
+                side_store=self.sides,
             )
             self.run = run.start()
             for query in run.queries.values():
@@ -534,21 +537,20 @@ class Scene:
     def _late_rows(self, table: str) -> Content:
         if self.run is not None:
             self.run.await_sides()
-        path = self.storage.table(late_name(table))
-        if os.path.isdir(path):
-            return _collected(self.spark.read.format("delta").load(path))
+        found = self.sides.frame(self.spark, late_name(table))
+        if found is not None:
+            return _collected(found)
         empty = late_rows(self._frame(table), 0, watermark_at(0)).schema
         return Content(empty.add("watermark", "timestamp").add("batch", "long"), [])
 
     def _rejected(self, source: str) -> Content:
         if self.run is not None:
             self.run.await_sides()
-        path = self.storage.table(f"{source}__rejected")
-        if not os.path.isdir(path):
+        found = self.sides.frame(self.spark, f"{source}__rejected")
+        if found is None:
             empty = self.spark.createDataFrame([], "reason string, raw string")
             return Content(empty.schema, [])
-        frame = self.spark.read.format("delta").load(path)
-        return _collected(frame.selectExpr("reason", "CAST(raw AS string) AS raw"))
+        return _collected(found.selectExpr("reason", "CAST(raw AS string) AS raw"))
 
     def batch(self) -> dict[str, Content]:
         """What a batch run over everything added so far gives, table by table, less the rows that
@@ -561,10 +563,9 @@ class Scene:
     def _in_time(self, table: str, batch: DataFrame) -> DataFrame:
         if self.run is not None:
             self.run.await_sides()
-        path = self.storage.table(late_name(table))
-        if not os.path.isdir(path):
+        late = self.sides.frame(self.spark, late_name(table))
+        if late is None:
             return batch
-        late = self.spark.read.format("delta").load(path)
         return without_late(batch, self._frame(table), late)
 
     def _frame(self, table: str) -> DataFrame:
@@ -628,13 +629,7 @@ def _forget_idle(query: Query) -> None:
 
 def _lock(query: Query) -> Any:
     """What Spark holds while it looks for new data."""
-    execution = _execution(query)
-    kind = execution.getClass()
-    while kind.getSimpleName() != "StreamExecution":
-        kind = kind.getSuperclass()
-    field = next(f for f in kind.getDeclaredFields() if f.getName().endswith("awaitProgressLock"))
-    field.setAccessible(True)
-    return field.get(execution)
+    return _execution(query).awaitProgressLock()
 
 
 def _active_session() -> Any:

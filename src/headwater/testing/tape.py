@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from headwater.connectors.interface import REJECTED, Connector, OffsetRange, ReadRequest
 from headwater.definitions import LimitUnit
 from headwater.errors import RawRecordsRefused
+from headwater.event_time.java import TYPES, java_class
 from headwater.testing.values import arrow_table, moment, records, typed
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from headwater.connectors.records import RecordParser
     from headwater.testing.values import Rows
 
+_STREAMS = "org.apache.spark.sql.execution.streaming"
 MARKER = "__marker"
 """Column that says: this row only carries an event time."""
 RAW = "__raw"
@@ -105,9 +107,8 @@ class Tape:
         """A new stream over everything added so far and later."""
         from pyspark.sql import DataFrame
 
-        jvm: Any = spark._jvm
-        kind = jvm.org.apache.spark.sql.execution.streaming.runtime.MemoryStream
-        stream = self._filled(spark, kind.apply(self._encoder(jvm), spark._jsparkSession))
+        kind = java_class(spark, f"{_STREAMS}.runtime.MemoryStream")
+        stream = self._filled(spark, kind.apply(self._encoder(spark), spark._jsparkSession))
         self._streams.append((spark, stream))
         return DataFrame(stream.toDF(), spark)
 
@@ -116,15 +117,14 @@ class Tape:
         self.push()
         from pyspark.sql import DataFrame
 
-        jvm: Any = spark._jvm
-        kinds = jvm.org.apache.spark.sql.execution.streaming.sources
-        kind = kinds.ContinuousMemoryStream if is_continuous else kinds.LowLatencyMemoryStream
-        stream = kind.apply(spark._jsparkSession, 1, self._encoder(jvm))
+        kind = "ContinuousMemoryStream" if is_continuous else "LowLatencyMemoryStream"
+        streams = java_class(spark, f"{_STREAMS}.sources.{kind}")
+        stream = streams.apply(spark._jsparkSession, 1, self._encoder(spark))
         return DataFrame(self._filled(spark, stream).toDF(), spark).drop(MARKER, RAW)
 
-    def _encoder(self, jvm: Any) -> Any:
-        columns = jvm.org.apache.spark.sql.types.DataType.fromJson(self._columns().json())
-        return jvm.org.apache.spark.sql.Encoders.row(columns)
+    def _encoder(self, spark: SparkSession) -> Any:
+        columns = java_class(spark, TYPES + "DataType").fromJson(self._columns().json())
+        return java_class(spark, "org.apache.spark.sql.Encoders").row(columns)
 
     def _filled(self, spark: SparkSession, stream: Any) -> Any:
         for number in range(self._pushed):
@@ -155,8 +155,8 @@ class Tape:
             rows = self.batches[number]
             table = arrow_table(rows, self._columns(), what=f"source {self.name}")
             found = spark.createDataFrame(table, self._columns())._jdf.collectAsList()
-            jvm: Any = spark._jvm
-            self._java.append(jvm.scala.jdk.javaapi.CollectionConverters.asScala(found).toSeq())
+            convert = java_class(spark, "scala.jdk.javaapi.CollectionConverters")
+            self._java.append(convert.asScala(found).toSeq())
         return self._java[number]
 
     def _columns(self) -> StructType:
