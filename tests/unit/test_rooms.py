@@ -18,6 +18,7 @@ ORDER = [
     {"sql"},
     {"connectors", "event_time"},
     {"ledger"},
+    {"jvm"},
     {"definitions", "settings", "schemas"},
     {"local", "tokens"},
     {"errors", "events"},

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any
 
 from headwater.definitions import EVERY_BATCH, Late, LateKind, PaneValues
 from headwater.event_time.entries import Entry
-from headwater.event_time.java import LOGICAL, java_class, sequence
 from headwater.event_time.plans import analyzed, class_name, column_of, frame_of, items, part_at
+from headwater.jvm.classes import LOGICAL, java_class, sequence
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession

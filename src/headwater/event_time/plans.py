@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from headwater.event_time.java import java_class, sequence
+from headwater.jvm.classes import java_class, sequence
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession

@@ -19,9 +19,9 @@ from headwater.event_time.late import (
     watched_entries,
 )
 from headwater.event_time.plans import analyzed, column_of, frame_of, items, part_at
-from headwater.event_time.telling import Counter, Ear, ToldRows, can_be_told, rows_of
 from headwater.event_time.watermark import steady
 from headwater.events import LateCount
+from headwater.jvm.telling import Counter, Ear, ToldRows, can_be_told, rows_of
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from headwater.event_time.java import EXPRESSIONS, TYPES, java_class, module
+from headwater.jvm.classes import EXPRESSIONS, TYPES, java_class, module
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, SparkSession

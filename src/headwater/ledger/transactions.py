@@ -6,7 +6,9 @@ the rows. One line per application: the ledger does not grow with batches.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from headwater.jvm.classes import java_class
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -29,7 +31,8 @@ def append(frame: DataFrame, path: str, *, application: str, version: int) -> in
 
 def last_version(spark: SparkSession, path: str, application: str) -> int | None:
     """The highest version that an application committed to a table; None where there is none."""
-    snapshot = _logs(spark).forTable(spark._jsparkSession, path).unsafeVolatileSnapshot()
+    logs = java_class(spark, "org.apache.spark.sql.delta.DeltaLog")
+    snapshot = logs.forTable(spark._jsparkSession, path).unsafeVolatileSnapshot()
     # A commit writes them beside its checksum; to gather them from the log takes a Spark job.
     checksum = snapshot.checksumOpt()
     listed = checksum.get().setTransactions() if checksum.isDefined() else checksum
@@ -39,10 +42,3 @@ def last_version(spark: SparkSession, path: str, application: str) -> int | None
         if transaction.appId() == application:
             return int(transaction.version())
     return None
-
-
-def _logs(spark: SparkSession) -> Any:
-    from py4j.java_gateway import JavaClass
-
-    gateway: Any = spark.sparkContext._gateway
-    return JavaClass("org.apache.spark.sql.delta.DeltaLog", gateway._gateway_client)

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from headwater.definitions import OutputMode
 from headwater.event_time.entries import AGGREGATION, is_stateful, kind_of
-from headwater.event_time.java import java_class
 from headwater.event_time.plans import analyzed, class_name, items, plan_nodes
+from headwater.jvm.classes import java_class
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from headwater.event_time.java import java_class
+from headwater.jvm.classes import java_class
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

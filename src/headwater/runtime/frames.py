@@ -32,9 +32,9 @@ from headwater.definitions import (
     kind_of,
 )
 from headwater.errors import FunctionFailed, HeadwaterError, Location, NotADataFrame
-from headwater.event_time.telling import Ear
 from headwater.event_time.watermark import steady
 from headwater.graph import Graph
+from headwater.jvm.telling import Ear
 from headwater.runtime.lateness import LAG, lag, sketch
 from headwater.runtime.specification import read_request
 from headwater.runtime.storage import Storage

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from headwater.definitions import duration_ms
-from headwater.event_time.java import java_class
+from headwater.jvm.classes import java_class
 from headwater.runtime.storage import Files, Storage
 
 if TYPE_CHECKING:

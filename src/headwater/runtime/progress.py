@@ -6,8 +6,8 @@ import json
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from headwater.event_time.java import java_class
 from headwater.events import BatchCompleted
+from headwater.jvm.classes import java_class
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -21,11 +21,11 @@ from headwater.definitions import (
     spark_duration,
 )
 from headwater.errors import RowsWithoutCheckpoint, SideTableUnwritten, UnknownTable
-from headwater.event_time.telling import Ear
 from headwater.event_time.watch import Watch
 from headwater.event_time.watermark import asked_per_batch, batch_watermark
 from headwater.events import LateCount, PipelineStarted, PipelineStopped, Report
 from headwater.graph import Graph
+from headwater.jvm.telling import Ear
 from headwater.runtime.clock import ManualClock, start_on
 from headwater.runtime.failures import explained, first_line
 from headwater.runtime.frames import BuiltTable, Frames, Gate, lag_metric

@@ -16,9 +16,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
-from headwater.event_time.telling import ToldRows
 from headwater.event_time.watch import Heard, Watch
 from headwater.events import BatchCompleted, Event, Report
+from headwater.jvm.telling import ToldRows
 from headwater.ledger import transactions
 from headwater.runtime.storage import Files, Storage, last_number
 

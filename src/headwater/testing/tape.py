@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from headwater.connectors.interface import REJECTED, Connector, OffsetRange, ReadRequest
 from headwater.definitions import LimitUnit
 from headwater.errors import RawRecordsRefused
-from headwater.event_time.java import TYPES, java_class
+from headwater.jvm.classes import TYPES, java_class
 from headwater.testing.values import arrow_table, moment, records, typed
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ from pyspark.sql import functions as F
 
 from headwater import Pipeline
 from headwater.connectors import kafka, queue
-from headwater.event_time.telling import Ear
 from headwater.events import Event, LateCaptured, LateCount
+from headwater.jvm.telling import Ear
 from headwater.runtime.merging import Merged, merge_late
 from headwater.settings import load
 from headwater.testing import (
@@ -164,7 +164,7 @@ LATE = [("dev1", "12:01:00", 1.0), ("dev2", "12:01:10", 2.0)]
 def test_more_late_rows_than_a_progress_carries_are_read_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("headwater.event_time.telling.KEPT", 1)
+    monkeypatch.setattr("headwater.jvm.telling.KEPT", 1)
     Harness(pipeline(counts)).run(*SCRIPT, check_late("result", LATE))
 
 

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from headwater.event_time.java import EXPRESSIONS, TYPES, java_class, module
+from headwater.jvm.classes import EXPRESSIONS, TYPES, java_class, module
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession

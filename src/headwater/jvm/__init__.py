@@ -1,0 +1,1 @@
+"""Spark below its Python surface: classes by name, and expressions that tell the driver."""
