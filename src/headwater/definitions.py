@@ -383,6 +383,7 @@ class Table:
     reads: Mapping[str, str] = field(default_factory=dict)
     into: Connector | None = None
     key: tuple[str, ...] = ()
+    order_by: tuple[str, ...] = ()
     mode: OutputMode | None = None
     trigger: Trigger = Trigger(TriggerKind.DEFAULT)
     guarantee: Guarantee | None = None

@@ -202,6 +202,7 @@ class Pipeline:
         *,
         into: Connector | None = None,
         key: str | Sequence[str] = (),
+        order_by: str | Sequence[str] = (),
         mode: str | OutputMode | None = None,
         trigger: str | Trigger = "default",
         guarantee: str | Guarantee | None = None,
@@ -221,9 +222,11 @@ class Pipeline:
     ) -> Any:
         """Declares a result table: one streaming query.
 
-        Without `into` it is a managed Delta table. `guarantee="at_least_once"` gives up
-        exactly-once for asynchronous progress tracking where Spark can do it. `late` says what
-        becomes of late rows (`"drop"`, `"capture"`, `"allow 1 hour"`, `"refire 1 hour"`), and
+        Without `into` it is a managed Delta table. `key` names the columns that tell rows apart
+        where a row replaces another; `order_by` says which of several is the last.
+        `guarantee="at_least_once"` gives up exactly-once for asynchronous progress tracking where
+        Spark can do it. `late` says what becomes of late rows (`"drop"`, `"capture"`,
+        `"allow 1 hour"`, `"refire 1 hour"`), and
         `watermarks` which of several sources' watermarks counts. State that nothing ever removes
         needs `unbounded_state=True`.
         """
@@ -385,6 +388,7 @@ class Pipeline:
 _TABLE_ARGUMENTS = (
     "into",
     "key",
+    "order_by",
     "mode",
     "trigger",
     "guarantee",
@@ -407,6 +411,7 @@ def table_definition(
     where: Location,
     into: Connector | None = None,
     key: str | Sequence[str] = (),
+    order_by: str | Sequence[str] = (),
     mode: str | OutputMode | None = None,
     trigger: str | Trigger = "default",
     guarantee: str | Guarantee | None = None,
@@ -422,6 +427,7 @@ def table_definition(
         reads=dict(reads or {}),
         into=into,
         key=(key,) if isinstance(key, str) else tuple(key),
+        order_by=(order_by,) if isinstance(order_by, str) else tuple(order_by),
         mode=None if mode is None else chosen(OutputMode, mode, what="mode", where=where),
         trigger=Trigger.parse(trigger, where=where),
         guarantee=None

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -25,6 +27,18 @@ def kafka_connection(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Conne
     services.up(folder, "kafka")
     yield Connection("kafka", services.connection(folder, "kafka"), "headwater services up kafka")
     services.down(folder, "kafka")
+
+
+@pytest.fixture(scope="session")
+def postgres_connection() -> Iterator[Connection]:
+    """A real PostgreSQL server for the whole session."""
+    # Not below pytest's folder: PostgreSQL gives up root and could not pass through it.
+    folder = Path(tempfile.mkdtemp(prefix="headwater-postgres-"))
+    folder.chmod(0o755)
+    services.up(folder, "postgres")
+    yield Connection("postgres", services.connection(folder, "postgres"), "services up")
+    services.down(folder, "postgres")
+    shutil.rmtree(folder)
 
 
 WAIT_S = 240.0

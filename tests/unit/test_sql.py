@@ -80,12 +80,14 @@ def test_a_table_is_the_same_in_python_and_sql() -> None:
     in_sql = declared(
         """CREATE STREAMING TABLE minutes
            INTO console OPTIONS (rows = 5)
-           KEY (device, `the minute`) MODE UPDATE TRIGGER '1 second' GUARANTEE AT LEAST ONCE
+           KEY (device, `the minute`) ORDER BY (at)
+           MODE UPDATE TRIGGER '1 second' GUARANTEE AT LEAST ONCE
            LATE 'refire 1 hour early 10 seconds' WATERMARKS MAXIMUM UNBOUNDED STATE
            AS SELECT * FROM signals"""
     )
     app = Pipeline("app")
     choices: dict[str, Any] = {
+        "order_by": "at",
         "mode": "update",
         "trigger": "1 second",
         "guarantee": "at_least_once",

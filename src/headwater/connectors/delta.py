@@ -18,6 +18,7 @@ from headwater.connectors.interface import (
     option_texts,
     struct_type,
 )
+from headwater.connectors.upserts import one_row_per_key
 from headwater.definitions import Limit, LimitUnit, OutputMode
 from headwater.errors import DeltaTableMissing, InvalidConnector, KeyNotUnique
 from headwater.ledger import transactions
@@ -27,8 +28,6 @@ from headwater.schemas import quoted
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.readwriter import DataStreamWriter
-
-_COPIES = "__copies"
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +138,7 @@ def _merging(path: str, request: WriteRequest) -> Callable[[DataFrame, int], Non
         from pyspark.errors import PySparkException
 
         table = _delta_tables(frame.sparkSession).forPath(frame.sparkSession._jsparkSession, path)
-        rows = _one_row_per_key(frame, request.key).alias("new")
+        rows = one_row_per_key(frame, request.key, request.order_by).alias("new")
         merging = getattr(table, "as")("old").merge(rows._jdf, condition)
         try:
             merging.whenMatched().updateAll().whenNotMatched().insertAll().execute()
@@ -149,17 +148,6 @@ def _merging(path: str, request: WriteRequest) -> Callable[[DataFrame, int], Non
             raise
 
     return merge
-
-
-def _one_row_per_key(frame: DataFrame, key: tuple[str, ...]) -> DataFrame:
-    """The rows as they are, or an error: MERGE would insert every row of a key that is new."""
-    from pyspark.sql import Window
-    from pyspark.sql import functions as F
-
-    copies = F.count(F.lit(1)).over(Window.partitionBy(*[F.col(f"`{name}`") for name in key]))
-    several = F.raise_error(F.lit(KeyNotUnique.code)).cast("boolean")
-    counted = frame.withColumn(_COPIES, copies)
-    return counted.where(F.when(F.col(_COPIES) > 1, several).otherwise(True)).drop(_COPIES)
 
 
 def delta(path: str | None = None, *, options: Mapping[str, object] | None = None) -> Delta:

@@ -85,6 +85,8 @@ class WriteRequest:
     """Where a managed table of this name is stored; only Delta uses it."""
     trigger: TriggerKind = TriggerKind.DEFAULT
     is_async_progress: bool = False
+    order_by: tuple[str, ...] = ()
+    """Which of several rows of one key is the last."""
 
 
 class Connector:
@@ -111,6 +113,9 @@ class Connector:
     write_triggers: ClassVar[frozenset[TriggerKind]] = MICRO_BATCH
     writes_increments: ClassVar[bool] = False
     """Whether a batch can be written by `write_increment`."""
+    prepares: ClassVar[bool] = False
+    """Whether `prepare` is called before every start, and not only where a table is read or
+    merged into."""
     takes_async_progress: ClassVar[bool] = False
     """Whether Spark lets a query into this sink track its progress asynchronously."""
 
@@ -209,6 +214,24 @@ class Connector:
     def describe(self) -> str:
         """A few words for the plan: `kafka topic signals`."""
         return self.system
+
+
+def batch_by_batch(
+    connector: Connector, frame: DataFrame, request: WriteRequest
+) -> DataStreamWriter:
+    """A writer that hands every batch to `write_increment`, with the id of its query."""
+
+    def write(batch: DataFrame, number: int) -> None:
+        query = batch.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")
+        assert query is not None
+        connector.write_increment(batch, request, query=query, batch=number)
+
+    return frame.writeStream.foreachBatch(write)
+
+
+def run_through(frame: DataFrame) -> None:
+    """Runs a batch whose rows are stored already: what keeps state has to see it again."""
+    frame.write.format("noop").mode("overwrite").save()
 
 
 def located(path: str, base: Path) -> str:

@@ -1,26 +1,71 @@
-"""Databases behind JDBC: PostgreSQL, and any other with a driver."""
+"""Databases behind JDBC: PostgreSQL, MariaDB, and any other with a driver.
+
+Writing: executors load a batch into a staging table, each task in a transaction of its own; then
+one transaction in the driver moves the rows of the attempts that count into the table and advances
+the ledger (`headwater.ledger.databases`).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+import time
+import uuid
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
+from headwater.connectors.dialects import STAGED_ATTEMPT, Dialect, dialect_of
 from headwater.connectors.interface import (
+    ALL_MODES,
     Connector,
     ReadRequest,
     WriteRequest,
+    batch_by_batch,
     option_texts,
+    run_through,
     struct_type,
 )
-from headwater.errors import InvalidConnector, NotReadable, NotWritable
+from headwater.connectors.upserts import one_row_per_key
+from headwater.definitions import OutputMode
+from headwater.errors import (
+    DatabaseRefused,
+    DatabaseUnreachable,
+    InvalidConnector,
+    KeyNotUnique,
+    NotReadable,
+    SinkDoesNotFit,
+)
+from headwater.jvm.telling import Attempts
+from headwater.ledger.databases import (
+    LEDGER,
+    Database,
+    DatabaseLedger,
+    Session,
+    SqlFailed,
+    split_name,
+    sql_state,
+)
 from headwater.local.jars import JarSet
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.readwriter import DataStreamWriter
+    from pyspark.sql.types import StructType
+
+    from headwater.settings import Connection
 
 _DRIVER = "org.postgresql.Driver"
+_MARIA_DRIVER = "org.mariadb.jdbc.Driver"
+_WAITS_S = (0.5, 1, 2, 4, 8, 8, 8)
+"""Between attempts to write a batch while the database is away."""
+_GONE = re.compile(r"^(08|57P0|53300)")
+_GONE_WORDS = re.compile(
+    r"connection (refused|has been closed|reset|to \S+ refused)|terminating connection"
+    r"|I/O error|the database system is (starting up|shutting down)|broken pipe",
+    re.I,
+)
+_LOGIN = re.compile(r"^(28|3D)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,11 +75,17 @@ class Jdbc(Connector):
     system: ClassVar[str] = "jdbc"
     needs_connection: ClassVar[bool] = True
     reads_batches: ClassVar[bool] = True
+    writes: ClassVar[bool] = True
+    writes_increments: ClassVar[bool] = True
+    keeps_columns: ClassVar[bool] = True
+    prepares: ClassVar[bool] = True
 
     table: str
     driver: str | None = None
     connection: str | None = None
     options: Mapping[str, str] = field(default_factory=dict, hash=False)
+
+    # Reading
 
     def read_stream(self, spark: SparkSession, request: ReadRequest) -> DataFrame:
         raise NotReadable(
@@ -45,26 +96,243 @@ class Jdbc(Connector):
         )
 
     def read_batch(self, spark: SparkSession, request: ReadRequest) -> DataFrame:
-        options = {**self._address(request), "dbtable": self.table, **self.options}
+        options = {**self._address(request.connection), "dbtable": self.table, **self.options}
         # Spark takes a query or a table, never both.
         if "query" in self.options:
             del options["dbtable"]
         frame = spark.read.format("jdbc").options(**options).load()
         return frame if request.schema is None else frame.to(struct_type(request.schema))
 
-    def _address(self, request: ReadRequest) -> dict[str, str]:
-        connection = request.connection
+    # Writing
+
+    def modes(self, *, has_key: bool) -> frozenset[OutputMode]:
+        return ALL_MODES if has_key and self._can_upsert else ALL_MODES - {OutputMode.UPDATE}
+
+    def idempotence(self, mode: OutputMode, *, has_key: bool) -> tuple[bool, str]:
+        return True, "a batch and its number reach the database in one transaction"
+
+    def prepare(self, spark: SparkSession, schema: str, request: WriteRequest) -> None:
+        """Makes the table where there is none; one that does not fit is an error."""
+        writer = self._writer(spark, request)
+        try:
+            writer.prepare(struct_type(schema))
+        except SqlFailed as failure:
+            raise self._explained(failure, request) from failure
+
+    def write_stream(self, frame: DataFrame, request: WriteRequest) -> DataStreamWriter:
+        return batch_by_batch(self, frame, request)
+
+    def write_increment(
+        self, frame: DataFrame, request: WriteRequest, *, query: str, batch: int
+    ) -> None:
+        writer = self._writer(frame.sparkSession, request)
+        for wait_s in _waits():
+            try:
+                writer.write(frame, query, batch)
+                return
+            except Exception as failure:
+                if KeyNotUnique.code in str(failure):
+                    raise KeyNotUnique(request.table, request.key, batch) from failure
+                if wait_s is None or not _is_gone(failure):
+                    raise self._explained(failure, request) from failure
+                time.sleep(wait_s)
+
+    def write_batch(self, frame: DataFrame, request: WriteRequest) -> None:
+        writer = self._writer(frame.sparkSession, request)
+        try:
+            writer.prepare(frame.schema)
+            writer.replace(frame)
+        except SqlFailed as failure:
+            raise self._explained(failure, request) from failure
+
+    def place(self, base: Path, connection: str) -> str | None:
+        return f"{connection}: {self.table}"
+
+    def describe(self) -> str:
+        return f"{self.system} table {self.table}"
+
+    # Inside
+
+    @property
+    def _can_upsert(self) -> bool:
+        """What is known before the address is."""
+        return self.driver in (_DRIVER, _MARIA_DRIVER)
+
+    def _address(self, connection: Connection | None) -> dict[str, str]:
         if connection is None:
             raise InvalidConnector(self.system, "no connection was given")
         named = {name: connection.require(name) for name in connection.options}
         connection.require("url")
         return {**({"driver": self.driver} if self.driver else {}), **named}
 
-    def write_stream(self, frame: DataFrame, request: WriteRequest) -> DataStreamWriter:
-        raise NotWritable(self.system, remedy=_WRITE_REMEDY)
+    def _writer(self, spark: SparkSession, request: WriteRequest) -> _Writer:
+        address = self._address(request.connection)
+        database = Database(spark, {**address, **self.options})
+        return _Writer(database, dialect_of(address["url"]), self.table, request)
 
-    def describe(self) -> str:
-        return f"{self.system} table {self.table}"
+    def _explained(self, failure: Exception, request: WriteRequest) -> Exception:
+        state = sql_state(failure)
+        connection = request.connection
+        if connection is None or state is None:
+            return failure
+        message = str(failure) if isinstance(failure, SqlFailed) else state
+        if _LOGIN.match(state):
+            return DatabaseRefused(request.table, connection.name, message, connection.origin)
+        if _GONE.match(state):
+            return DatabaseUnreachable(request.table, connection.name, message, connection.origin)
+        return failure
+
+
+@dataclass(frozen=True, slots=True)
+class _Writer:
+    """Writes batches of one table."""
+
+    database: Database
+    dialect: Dialect
+    table: str
+    request: WriteRequest
+
+    def prepare(self, schema: StructType) -> None:
+        with self.database.session() as session:
+            found = session.columns(self.table)
+            if found is None:
+                session.execute(self._create(schema))
+                return
+            self._check(session, {column.name: column.is_required for column in found}, schema)
+
+    def write(self, frame: DataFrame, query: str, batch: int) -> None:
+        ledger = DatabaseLedger(self.dialect.beside(self.table, LEDGER), query)
+        with self.database.session() as session:
+            ledger.create(session)
+            if ledger.last(session) >= batch:
+                run_through(frame)
+                return
+            staging = self._staging(query)
+            attempts = self._stage(session, self._rows(frame), staging)
+            with session.transaction():
+                if ledger.advance(session, batch):
+                    self._merge(session, frame.columns, staging, attempts)
+            self._drop(session, staging)
+
+    def replace(self, frame: DataFrame) -> None:
+        """The content of a batch run instead of what is there, at once."""
+        with self.database.session() as session:
+            staging = self._staging(uuid.uuid4().hex)
+            attempts = self._stage(session, frame, staging)
+            with session.transaction():
+                session.execute(f"DELETE FROM {self._target}")
+                self._insert(session, frame.columns, staging, attempts)
+            self._drop(session, staging)
+
+    def _rows(self, frame: DataFrame) -> DataFrame:
+        if self.request.mode is not OutputMode.UPDATE:
+            return frame
+        return one_row_per_key(frame, self.request.key, self.request.order_by)
+
+    def _stage(self, session: Session, frame: DataFrame, staging: str) -> list[str]:
+        """Loads the rows beside the table; the attempts whose rows count."""
+        self._drop(session, staging)
+        for statement in self.dialect.create_staging(staging, self._target, frame.columns):
+            session.execute(statement)
+        attempts = Attempts(frame.sparkSession, uuid.uuid4().hex[:12])
+        rows = attempts.labelled(_plain(frame), STAGED_ATTEMPT)
+        options = {**self.dialect.fast_inserts, **self.database.options, "dbtable": staging}
+        rows.write.format("jdbc").options(**options).mode("append").save()
+        return attempts.successful()
+
+    def _merge(
+        self, session: Session, columns: list[str], staging: str, attempts: list[str]
+    ) -> None:
+        if self.request.mode is OutputMode.COMPLETE:
+            session.execute(f"DELETE FROM {self._target}")
+        if self.request.mode is OutputMode.UPDATE and attempts:
+            rows = self._staged(columns, staging, attempts)
+            key, order_by = self.request.key, self.request.order_by
+            session.execute(
+                self.dialect.upsert(self._target, columns, key, order_by, rows), *attempts
+            )
+        else:
+            self._insert(session, columns, staging, attempts)
+
+    def _insert(
+        self, session: Session, columns: list[str], staging: str, attempts: list[str]
+    ) -> None:
+        if attempts:
+            rows = self._staged(columns, staging, attempts)
+            session.execute(self.dialect.insert(self._target, columns, rows), *attempts)
+
+    def _staged(self, columns: list[str], staging: str, attempts: list[str]) -> str:
+        listed = ", ".join(map(self.dialect.column, columns))
+        places = ", ".join("?" for _ in attempts)
+        attempt = self.dialect.column(STAGED_ATTEMPT)
+        return f"SELECT {listed} FROM {staging} WHERE {attempt} IN ({places})"
+
+    def _drop(self, session: Session, staging: str) -> None:
+        session.execute(f"DROP TABLE IF EXISTS {staging}")
+
+    def _staging(self, query: str) -> str:
+        name = f"headwater_{split_name(self.table)[1][:30]}_{query.replace('-', '')[:16]}"
+        return self.dialect.beside(self.table, name)
+
+    @property
+    def _target(self) -> str:
+        return self.dialect.name(self.table)
+
+    def _create(self, schema: StructType) -> str:
+        key = {name.lower() for name in self.request.key}
+        columns = [
+            f"{self.dialect.column(column.name)} "
+            + self.dialect.type_of(column.dataType, is_key=column.name.lower() in key)
+            for column in schema
+        ]
+        if key:
+            names = [column.name for column in schema if column.name.lower() in key]
+            columns.append(f"PRIMARY KEY ({', '.join(map(self.dialect.column, names))})")
+        return f"CREATE TABLE {self._target} ({', '.join(columns)})"
+
+    def _check(self, session: Session, found: Mapping[str, bool], schema: StructType) -> None:
+        """Raises SinkDoesNotFit."""
+        names = [column.name for column in schema]
+        missing = [name for name in names if name not in found]
+        unfilled = [name for name, is_required in found.items() if is_required]
+        unfilled = [name for name in unfilled if name not in names]
+        if missing or unfilled:
+            raise SinkDoesNotFit(self.request.table, self.table, missing=missing, unfilled=unfilled)
+        if self.request.mode is OutputMode.UPDATE:
+            key = frozenset(self.request.key)
+            if key not in session.unique_keys(self.table):
+                raise SinkDoesNotFit(self.request.table, self.table, key=tuple(self.request.key))
+
+
+def _plain(frame: DataFrame) -> DataFrame:
+    """Structures as JSON: a database has no other form for them that is the same everywhere."""
+    from pyspark.sql import functions as F
+    from pyspark.sql.types import ArrayType, MapType, StructType
+
+    from headwater.schemas import quoted
+
+    kinds = (StructType, ArrayType, MapType)
+    columns = [
+        F.to_json(F.col(quoted(column.name))).alias(column.name)
+        if isinstance(column.dataType, kinds)
+        else F.col(quoted(column.name))
+        for column in frame.schema
+    ]
+    return frame.select(*columns)
+
+
+def _waits() -> Iterator[float | None]:
+    yield from _WAITS_S
+    yield None
+
+
+def _is_gone(failure: Exception) -> bool:
+    """Whether the database was not there, so that it is worth asking again."""
+    state = sql_state(failure)
+    if state is not None:
+        return bool(_GONE.match(state))
+    # What fails inside a task comes as text.
+    return bool(_GONE_WORDS.search(str(failure)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,16 +343,20 @@ class Postgres(Jdbc):
     jars: ClassVar[frozenset[JarSet]] = frozenset({JarSet.POSTGRES})
 
 
-_WRITE_REMEDY = "write each batch with foreach_batch(function), where the function uses frame.write"
-
-
 def postgres(
     table: str, *, connection: str | None = None, options: Mapping[str, object] | None = None
 ) -> Postgres:
-    """A table of a PostgreSQL database as a lookup or a batch input.
+    """A table of a PostgreSQL database.
 
-    The connection gives `url`, `user` and `password`. With a schema the columns are brought to
-    its types, and one that the table lacks is an error; without one the database's are used.
+    Writing: append, update with the table's `key` (a row replaces the one of its key), complete;
+    exactly once: rows and batch number are written in one transaction. A missing table is made,
+    with the key as its primary key; one that does not fit is an error before the start. Structures
+    become JSON. While the database is away a batch is tried again for half a minute. A batch run
+    replaces the content in one transaction.
+
+    Reading: as a lookup or a batch input. The connection gives `url`, `user` and `password`. With
+    a schema the columns are brought to its types, and one that the table lacks is an error;
+    without one the database's are used.
 
     >>> postgres("public.devices").describe()
     'postgres table public.devices'
@@ -99,10 +371,11 @@ def jdbc(
     driver: str | None = None,
     options: Mapping[str, object] | None = None,
 ) -> Jdbc:
-    """A table of any database with a JDBC driver, as a lookup or a batch input.
+    """A table of any database with a JDBC driver, read and written as `postgres` is.
 
     The connection gives `url` and whatever else the driver takes; the driver's jar is named in
-    the setting `spark.jars`. `options` are Spark's, such as `partitionColumn` or `query`.
+    the setting `spark.jars`. `options` are Spark's, such as `partitionColumn` or `query`. Update
+    mode works with the drivers of PostgreSQL and MariaDB; the others append and replace.
 
     >>> jdbc("devices", connection="warehouse", driver="org.h2.Driver").describe()
     'jdbc table devices'

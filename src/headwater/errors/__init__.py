@@ -106,6 +106,8 @@ from headwater.errors.run import (
 )
 from headwater.errors.systems import (
     BrokerUnreachable,
+    DatabaseRefused,
+    DatabaseUnreachable,
     DeltaTableMissing,
     InvalidConnector,
     KeyNotUnique,
@@ -114,6 +116,7 @@ from headwater.errors.systems import (
     NotReplaceable,
     NotWritable,
     PathMissing,
+    SinkDoesNotFit,
     SocketUnreachable,
     TopicMissing,
 )
@@ -145,6 +148,8 @@ __all__ = [
     "ConnectionMissing",
     "CrashPointUnreached",
     "CyclicReads",
+    "DatabaseRefused",
+    "DatabaseUnreachable",
     "DefinitionError",
     "DelayZero",
     "DeltaTableMissing",
@@ -221,6 +226,7 @@ __all__ = [
     "SeveralPipelines",
     "SharedSink",
     "SideTableUnwritten",
+    "SinkDoesNotFit",
     "SocketUnreachable",
     "SourceColumnsUnknown",
     "SqlSyntax",

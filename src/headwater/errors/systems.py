@@ -163,3 +163,62 @@ class KeyNotUnique(QueryError):
             remedy="name every grouping column in key=[…], or keep one row per key in the function",
             data="the batch was not written; earlier batches are untouched",
         )
+
+
+class DatabaseUnreachable(EnvironmentProblem):
+    code = "DATABASE_UNREACHABLE"
+
+    def __init__(self, table: str, connection: str, reason: str, origin: str) -> None:
+        super().__init__(
+            f"table {table!r}: the database of connection {connection!r} does not answer",
+            found=f"{reason}; the address comes from {origin}",
+            remedy="start the database, or correct the connection in headwater.toml",
+            data="the batch was not written and comes again with the next start",
+            next_command="headwater services up postgres" if connection == "postgres" else None,
+        )
+
+
+class DatabaseRefused(EnvironmentProblem):
+    """Wrong user, password or database name."""
+
+    code = "DATABASE_REFUSED"
+
+    def __init__(self, table: str, connection: str, reason: str, origin: str) -> None:
+        super().__init__(
+            f"table {table!r}: the database of connection {connection!r} refuses the login",
+            found=f"{reason}; user, password and database come from {origin}",
+            remedy="correct the connection in headwater.toml, or the secret that it refers to",
+            data="nothing was written",
+        )
+
+
+class SinkDoesNotFit(EnvironmentProblem):
+    """A table of a database that a result table cannot be written to."""
+
+    code = "SINK_DOES_NOT_FIT"
+
+    def __init__(
+        self,
+        table: str,
+        target: str,
+        *,
+        missing: Iterable[str] = (),
+        unfilled: Iterable[str] = (),
+        key: Iterable[str] = (),
+    ) -> None:
+        missing, unfilled, key = list(missing), list(unfilled), list(key)
+        if key:
+            found = f"no unique key on ({', '.join(key)})"
+            remedy = f"ALTER TABLE {target} ADD PRIMARY KEY ({', '.join(key)})"
+        elif missing:
+            found = f"it has no column {listed(missing)}"
+            remedy = "add the columns to the table in the database, or drop them in the function"
+        else:
+            found = f"it requires {listed(unfilled)}, which the function does not give"
+            remedy = "give these columns a default in the database, or add them in the function"
+        super().__init__(
+            f"table {table!r} cannot be written to {target}",
+            found=found,
+            remedy=remedy,
+            data="nothing was written",
+        )

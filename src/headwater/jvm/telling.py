@@ -134,6 +134,49 @@ class Ear:
             at = end + len(", ")
 
 
+class Attempts:
+    """Which attempts of its tasks a job was made of.
+
+    A task may run twice and leave the rows of both attempts in a system outside. Spark takes the
+    result of one of them, and what that one told.
+    """
+
+    def __init__(self, spark: SparkSession, job: str) -> None:
+        self._spark = spark
+        self._job = job
+        context: Any = spark.sparkContext._jsc
+        self._java = context.sc().collectionAccumulator()
+        self._counter = Counter(spark)
+
+    def labelled(self, frame: DataFrame, column: str) -> DataFrame:
+        """The rows with the attempt that hands them over."""
+        from pyspark.sql import functions as F
+
+        # The partition's number keeps Spark from moving the label into an earlier stage.
+        attempt = F.format_string(
+            f"{self._job}-%d-%d", F.spark_partition_id(), _task_attempt(self._spark)
+        )
+        is_first = self._counter.in_task() == 1
+        told = F.when(is_first, _told(self._spark, self._java, F.col(column))).otherwise(False)
+        is_told = self._counter.counted(F.lit(1)) | told
+        return frame.withColumn(column, attempt).where(~is_told)
+
+    def successful(self) -> list[str]:
+        """The attempts that count, once the job has ended; those without rows say nothing."""
+        return [str(attempt) for attempt in self._java.value()]
+
+
+def _task_attempt(spark: SparkSession) -> Column:
+    """The number of the attempt that evaluates it."""
+    context = java_class(spark, "java.lang.Class").forName("org.apache.spark.TaskContext")
+    static = java_class(spark, EXPRESSIONS + "objects.StaticInvoke")
+    none = module(spark, "scala.collection.immutable.Nil")
+    kind = java_class(spark, TYPES + "ObjectType")(context)
+    options = module(spark, "scala.None")
+    current = static(context, kind, "get", none, none, False, True, True, options)
+    return _invoked(spark, current, "taskAttemptId", "LongType")
+
+
 def _note(batch: Column, number: Column) -> Column:
     """An entry without a row."""
     from pyspark.sql import functions as F

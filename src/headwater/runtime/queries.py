@@ -250,7 +250,8 @@ class RunningQueries:
             if spec.name in self._specs:
                 self._no_rows_without_checkpoint(spec)
             built[spec.name] = self._frames.stream(spec.name, spec.trigger)
-            if spec.mode is OutputMode.UPDATE or self._graph.is_read(spec.name):
+            is_expected = spec.mode is OutputMode.UPDATE or self._graph.is_read(spec.name)
+            if is_expected or spec.sink.prepares:
                 self._prepare(spec, built[spec.name])
         self._built = dict(built)
         return built

@@ -75,4 +75,5 @@ def write_request(spec: QuerySpec, settings: Settings, storage: Storage) -> Writ
         managed=storage.table(spec.name),
         trigger=spec.trigger.kind,
         is_async_progress=spec.is_async_progress,
+        order_by=spec.table.order_by,
     )

@@ -141,6 +141,7 @@ def _table(
         body=_query(cursor, text),
         into=found.get("INTO"),
         key=found.get("KEY", ()),
+        order_by=found.get("ORDER BY", ()),
         mode=found.get("MODE", mode),
         trigger=found.get("TRIGGER", Trigger.default()),
         guarantee=found.get("GUARANTEE"),
@@ -276,6 +277,7 @@ _SOURCE: Mapping[str, Read] = {
 _MATERIALIZED: Mapping[str, Read] = {
     "INTO": connector,
     "KEY": _key,
+    "ORDER BY": _key,
     "TRIGGER": _trigger,
     "GUARANTEE": _guarantee,
     "LATE": _late,

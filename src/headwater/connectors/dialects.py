@@ -1,0 +1,179 @@
+"""SQL where databases differ: names, types, and how a row replaces another of its key."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+from headwater.ledger.databases import split_name
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import DataType
+
+STAGED_ATTEMPT = "headwater_attempt"
+
+
+@dataclass(frozen=True, slots=True)
+class Dialect:
+    """A database of which nothing is known but the SQL standard: no upsert."""
+
+    quote: ClassVar[str] = '"'
+    can_upsert: ClassVar[bool] = False
+    json: ClassVar[str] = "text"
+    key_text: ClassVar[str] = "varchar(255)"
+    types: ClassVar[dict[str, str]] = {
+        "string": "text",
+        "boolean": "boolean",
+        "tinyint": "smallint",
+        "smallint": "smallint",
+        "int": "integer",
+        "bigint": "bigint",
+        "float": "real",
+        "double": "double precision",
+        "date": "date",
+        "timestamp": "timestamp",
+        "timestamp_ntz": "timestamp",
+    }
+    fast_inserts: ClassVar[dict[str, str]] = {}
+    """Options with which the driver sends many rows at once."""
+
+    def name(self, table: str) -> str:
+        """A table's name, with its schema where it has one."""
+        return ".".join(self.column(part) for part in split_name(table) if part)
+
+    def column(self, name: str) -> str:
+        return f"{self.quote}{name.replace(self.quote, self.quote * 2)}{self.quote}"
+
+    def beside(self, table: str, name: str) -> str:
+        """Another table in the schema of a table."""
+        schema, _ = split_name(table)
+        return self.name(f"{schema}.{name}" if schema else name)
+
+    def type_of(self, kind: DataType, *, is_key: bool) -> str:
+        from pyspark.sql.types import DecimalType, StringType
+
+        if isinstance(kind, DecimalType):
+            return f"numeric({kind.precision},{kind.scale})"
+        if isinstance(kind, StringType):
+            return self.key_text if is_key else self.types["string"]
+        return self.types.get(kind.simpleString(), self.json)
+
+    def create_staging(self, staging: str, target: str, columns: Sequence[str]) -> list[str]:
+        listed = ", ".join(map(self.column, columns))
+        return [
+            f"CREATE TABLE {staging} AS SELECT {listed} FROM {target} WHERE 1 = 0",
+            f"ALTER TABLE {staging} ADD COLUMN {self.column(STAGED_ATTEMPT)} varchar(100)",
+        ]
+
+    def insert(self, target: str, columns: Sequence[str], rows: str) -> str:
+        listed = ", ".join(map(self.column, columns))
+        return f"INSERT INTO {target} ({listed}) {rows}"
+
+    def upsert(
+        self,
+        target: str,
+        columns: Sequence[str],
+        key: Sequence[str],
+        order_by: Sequence[str],
+        rows: str,
+    ) -> str:
+        raise NotImplementedError(f"{type(self).__name__} has no upsert")
+
+
+@dataclass(frozen=True, slots=True)
+class PostgresDialect(Dialect):
+    can_upsert: ClassVar[bool] = True
+    json: ClassVar[str] = "jsonb"
+    key_text: ClassVar[str] = "text"
+    types: ClassVar[dict[str, str]] = {
+        **Dialect.types,
+        "timestamp": "timestamptz",
+        "binary": "bytea",
+    }
+    # A text goes into whatever type the column has: uuid, jsonb, an enumeration.
+    fast_inserts: ClassVar[dict[str, str]] = {
+        "reWriteBatchedInserts": "true",
+        "stringtype": "unspecified",
+        "batchsize": "10000",
+    }
+
+    def create_staging(self, staging: str, target: str, columns: Sequence[str]) -> list[str]:
+        # What is staged is never needed after a crash of the database.
+        first, *rest = Dialect.create_staging(self, staging, target, columns)
+        return [first.replace("CREATE TABLE", "CREATE UNLOGGED TABLE", 1), *rest]
+
+    def upsert(
+        self,
+        target: str,
+        columns: Sequence[str],
+        key: Sequence[str],
+        order_by: Sequence[str],
+        rows: str,
+    ) -> str:
+        names = ", ".join(map(self.column, key))
+        others = [self.column(name) for name in columns if name not in key]
+        if not others:
+            return f"{self.insert(target, columns, rows)} ON CONFLICT ({names}) DO NOTHING"
+        new = ", ".join(f"{name} = EXCLUDED.{name}" for name in others)
+        text = f"{self.insert(target, columns, rows)} ON CONFLICT ({names}) DO UPDATE SET {new}"
+        if not order_by:
+            return text
+        old = ", ".join(f"{target}.{self.column(name)}" for name in order_by)
+        late = ", ".join(f"EXCLUDED.{self.column(name)}" for name in order_by)
+        return f"{text} WHERE (({late}) >= ({old})) IS NOT FALSE"
+
+
+@dataclass(frozen=True, slots=True)
+class MariaDialect(Dialect):
+    quote: ClassVar[str] = "`"
+    can_upsert: ClassVar[bool] = True
+    json: ClassVar[str] = "json"
+    types: ClassVar[dict[str, str]] = {
+        **Dialect.types,
+        "string": "longtext",
+        "float": "float",
+        "double": "double",
+        "timestamp": "datetime(6)",
+        "timestamp_ntz": "datetime(6)",
+        "binary": "longblob",
+    }
+    fast_inserts: ClassVar[dict[str, str]] = {"rewriteBatchedStatements": "true"}
+
+    def upsert(
+        self,
+        target: str,
+        columns: Sequence[str],
+        key: Sequence[str],
+        order_by: Sequence[str],
+        rows: str,
+    ) -> str:
+        others = [self.column(name) for name in columns if name not in key]
+        if not others:
+            return self.insert(target, columns, rows).replace("INSERT", "INSERT IGNORE", 1)
+        is_late = ""
+        if order_by:
+            late = ", ".join(f"VALUES({self.column(name)})" for name in order_by)
+            old = ", ".join(f"{target}.{self.column(name)}" for name in order_by)
+            is_late = f"(({late}) >= ({old})) IS NOT FALSE"
+        # Set one after the other: the order's own columns last, or they would decide for the rest.
+        order = [self.column(name) for name in reversed(order_by)]
+        new = ", ".join(
+            f"{name} = IF({is_late}, VALUES({name}), {target}.{name})"
+            if is_late
+            else f"{name} = VALUES({name})"
+            for name in [*(name for name in others if name not in order), *order]
+        )
+        return f"{self.insert(target, columns, rows)} ON DUPLICATE KEY UPDATE {new}"
+
+
+def dialect_of(url: str) -> Dialect:
+    """
+    >>> dialect_of("jdbc:postgresql://host/db").can_upsert
+    True
+    """
+    if url.startswith("jdbc:postgresql:"):
+        return PostgresDialect()
+    if url.startswith(("jdbc:mariadb:", "jdbc:mysql:")):
+        return MariaDialect()
+    return Dialect()

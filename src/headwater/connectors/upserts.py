@@ -1,0 +1,31 @@
+"""Rows that are written by key: one of each per batch."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from headwater.errors import KeyNotUnique
+from headwater.schemas import quoted
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+_COPIES = "__copies"
+
+
+def one_row_per_key(
+    frame: DataFrame, key: tuple[str, ...], order_by: tuple[str, ...] = ()
+) -> DataFrame:
+    """The last row of every key by `order_by`; without it a second row of a key fails the job with
+    the code of KeyNotUnique."""
+    from pyspark.sql import Window
+    from pyspark.sql import functions as F
+
+    of_key = Window.partitionBy(*[F.col(quoted(name)) for name in key])
+    if order_by:
+        latest = of_key.orderBy(*[F.col(quoted(name)).desc_nulls_last() for name in order_by])
+        ranked = frame.withColumn(_COPIES, F.row_number().over(latest))
+        return ranked.where(F.col(_COPIES) == 1).drop(_COPIES)
+    several = F.raise_error(F.lit(KeyNotUnique.code)).cast("boolean")
+    counted = frame.withColumn(_COPIES, F.count(F.lit(1)).over(of_key))
+    return counted.where(F.when(F.col(_COPIES) > 1, several).otherwise(True)).drop(_COPIES)

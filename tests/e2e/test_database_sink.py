@@ -1,0 +1,242 @@
+"""Tables written to a real database: exactly once, whatever happens on the way."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from headwater import Pipeline
+from headwater.connectors import kafka, postgres
+from headwater.connectors.interface import WriteRequest
+from headwater.connectors.jdbc import _Writer
+from headwater.definitions import OutputMode
+from headwater.errors import DatabaseRefused, DatabaseUnreachable, KeyNotUnique, SinkDoesNotFit
+from headwater.ledger.databases import DatabaseLedger, Session
+from headwater.settings import Connection, Settings
+from headwater.testing import Harness, add, check, crash, process, restart
+
+Ask = Callable[..., list[tuple[Any, ...]]]
+
+
+@pytest.fixture
+def ask(postgres_connection: Connection) -> Ask:
+    """Runs a statement in the database; its rows."""
+    address = postgres_connection.require("url").removeprefix("jdbc:")
+    login = {name: postgres_connection.require(name) for name in ("user", "password")}
+
+    def run(statement: str) -> list[tuple[Any, ...]]:
+        with psycopg.connect(address, **login) as database:
+            cursor = database.execute(statement)  # type: ignore[call-overload]
+            return [] if cursor.description is None else cursor.fetchall()
+
+    return run
+
+
+@pytest.fixture
+def target(ask: Ask, request: pytest.FixtureRequest) -> str:
+    name = f"t_{abs(hash(request.node.name)) % 10**9}"
+    ask(f"DROP TABLE IF EXISTS {name}")
+    return name
+
+
+def write(
+    frame: DataFrame,
+    table: str,
+    connection: Connection,
+    batch: int,
+    *,
+    query: str = "q",
+    mode: OutputMode = OutputMode.APPEND,
+    key: tuple[str, ...] = (),
+    order_by: tuple[str, ...] = (),
+) -> None:
+    """One batch of a query, as the runtime writes it."""
+    request = WriteRequest("result", mode, key, connection, Path(), managed="", order_by=order_by)
+    sink = postgres(table)
+    sink.prepare(frame.sparkSession, frame._jdf.schema().toDDL(), request)
+    sink.write_increment(frame, request, query=query + table, batch=batch)
+
+
+def rows(spark: SparkSession, *found: tuple[Any, ...], schema: str) -> DataFrame:
+    return spark.createDataFrame(list(found), schema)
+
+
+def test_a_batch_that_comes_again_is_left_out(
+    spark: SparkSession, postgres_connection: Connection, target: str, ask: Ask
+) -> None:
+    for batch, number in [(0, 1), (1, 2), (1, 2), (0, 1), (2, 3)]:
+        frame = rows(spark, (number,), schema="n int")
+        write(frame, target, postgres_connection, batch)
+    assert sorted(ask(f"SELECT n FROM {target}")) == [(1,), (2,), (3,)]
+    # A fresh checkpoint has another id, and starts again at batch 0.
+    write(rows(spark, (4,), schema="n int"), target, postgres_connection, 0, query="other")
+    assert len(ask(f"SELECT n FROM {target}")) == 4
+    assert ask("SELECT count(*) FROM pg_tables WHERE tablename LIKE 'headwater_t%'") == [(0,)]
+
+
+def test_without_the_ledger_a_batch_would_be_written_twice(
+    spark: SparkSession,
+    postgres_connection: Connection,
+    target: str,
+    ask: Ask,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(DatabaseLedger, "last", lambda self, session: -1)
+    monkeypatch.setattr(DatabaseLedger, "advance", lambda self, session, batch: True)
+    for _ in range(2):
+        write(rows(spark, (1,), schema="n int"), target, postgres_connection, 0)
+    assert ask(f"SELECT count(*) FROM {target}") == [(2,)]
+
+
+def test_rows_replace_those_of_their_key(
+    spark: SparkSession, postgres_connection: Connection, target: str, ask: Ask
+) -> None:
+    moment = "2026-01-01 00:00:0"
+    for batch, found in enumerate([[("a", 1, 1), ("b", 1, 1)], [("a", 2, 2)], [("a", 3, 1)]]):
+        listed = [(device, n, f"{moment}{second}") for device, n, second in found]
+        frame = rows(spark, *listed, schema="device string, n int, at string")
+        typed = frame.withColumn("at", F.col("at").cast("timestamp"))
+        write(
+            typed,
+            target,
+            postgres_connection,
+            batch,
+            mode=OutputMode.UPDATE,
+            key=("device",),
+            order_by=("at",),
+        )
+    # The last row of a by its time is that of batch 1.
+    assert sorted(ask(f"SELECT device, n FROM {target}")) == [("a", 2), ("b", 1)]
+
+
+def test_of_several_rows_of_a_key_the_last_wins_or_none(
+    spark: SparkSession, postgres_connection: Connection, target: str, ask: Ask
+) -> None:
+    frame = rows(spark, ("a", 1), ("a", 3), ("a", 2), schema="device string, n int")
+    choice: dict[str, Any] = {"mode": OutputMode.UPDATE, "key": ("device",)}
+    with pytest.raises(KeyNotUnique):
+        write(frame, target, postgres_connection, 0, **choice)
+    write(frame, target, postgres_connection, 0, order_by=("n",), **choice)
+    assert ask(f"SELECT device, n FROM {target}") == [("a", 3)]
+
+
+def test_complete_replaces_everything_at_once(
+    spark: SparkSession, postgres_connection: Connection, target: str, ask: Ask
+) -> None:
+    for batch, found in enumerate([(1, 2), (3,)]):
+        frame = rows(spark, *[(n,) for n in found], schema="n int")
+        write(frame, target, postgres_connection, batch, mode=OutputMode.COMPLETE)
+    assert ask(f"SELECT n FROM {target}") == [(3,)]
+    empty = spark.createDataFrame([], "n int")
+    write(empty, target, postgres_connection, 2, mode=OutputMode.COMPLETE)
+    assert ask(f"SELECT n FROM {target}") == []
+
+
+def test_a_table_is_made_with_proper_types_and_its_key(
+    spark: SparkSession, postgres_connection: Connection, target: str, ask: Ask
+) -> None:
+    frame = spark.sql(
+        """SELECT 'a' AS device, 1.5D AS celsius, 12.30BD AS price, timestamp '2026-01-01' AS at,
+           date '2026-01-02' AS day, true AS is_on, named_struct('a', 1) AS parts, X'01' AS raw"""
+    )
+    write(frame, target, postgres_connection, 0, mode=OutputMode.UPDATE, key=("device",))
+    types = ask(
+        "SELECT column_name, data_type FROM information_schema.columns "
+        f"WHERE table_name = '{target}' ORDER BY ordinal_position"
+    )
+    assert dict(types) == {
+        "device": "text",
+        "celsius": "double precision",
+        "price": "numeric",
+        "at": "timestamp with time zone",
+        "day": "date",
+        "is_on": "boolean",
+        "parts": "jsonb",
+        "raw": "bytea",
+    }
+    assert ask(f"SELECT parts->>'a', at = '2026-01-01 00:00Z' FROM {target}") == [("1", True)]
+
+
+def test_a_table_that_does_not_fit_is_refused_before_the_write(
+    spark: SparkSession, postgres_connection: Connection, target: str, ask: Ask
+) -> None:
+    frame = rows(spark, ("a", 1), schema="device string, n int")
+    ask(f"CREATE TABLE {target} (device text)")
+    with pytest.raises(SinkDoesNotFit, match="no column n"):
+        write(frame, target, postgres_connection, 0)
+    ask(f"ALTER TABLE {target} ADD n int, ADD owner text NOT NULL")
+    with pytest.raises(SinkDoesNotFit, match="owner"):
+        write(frame, target, postgres_connection, 0)
+    ask(f"ALTER TABLE {target} DROP owner")
+    with pytest.raises(SinkDoesNotFit, match="unique key"):
+        write(frame, target, postgres_connection, 0, mode=OutputMode.UPDATE, key=("device",))
+
+
+def test_a_wrong_password_is_told_at_once_and_never_shown(
+    spark: SparkSession, postgres_connection: Connection, target: str
+) -> None:
+    wrong = {**postgres_connection.options, "password": "sesame-1"}
+    frame = rows(spark, (1,), schema="n int")
+    with pytest.raises(DatabaseRefused) as caught:
+        write(frame, target, Connection("postgres", wrong, "headwater.toml"), 0)
+    assert "sesame-1" not in str(caught.value)
+    away = {**postgres_connection.options, "url": "jdbc:postgresql://127.0.0.1:1/none"}
+    with pytest.raises(DatabaseUnreachable):
+        write(frame, target, Connection("postgres", away, "headwater.toml"), 0)
+
+
+def test_an_attempt_that_does_not_count_is_not_merged(
+    spark: SparkSession,
+    postgres_connection: Connection,
+    target: str,
+    ask: Ask,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A task that was tried twice leaves rows of both attempts in the staging table."""
+    stage = _Writer._stage
+
+    def staged_twice(self: _Writer, session: Session, frame: DataFrame, staging: str) -> list[str]:
+        attempts = stage(self, session, frame, staging)
+        session.execute(f"INSERT INTO {staging} SELECT n, 'lost' FROM {staging}")
+        return attempts
+
+    monkeypatch.setattr(_Writer, "_stage", staged_twice)
+    write(rows(spark, (1,), (2,), schema="n int"), target, postgres_connection, 0)
+    assert sorted(ask(f"SELECT n FROM {target}")) == [(1,), (2,)]
+
+
+MODES = {
+    "append": ((), [("a",), ("a",), ("b",)], lambda words: words),
+    "update": (("word",), [("a", 2), ("b", 1)], lambda words: words.groupBy("word").count()),
+    "complete": ((), [("a", 2), ("b", 1)], lambda words: words.groupBy("word").count()),
+}
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_crash_between_the_sink_and_the_commit_changes_nothing(
+    postgres_connection: Connection, target: str, ask: Ask, tmp_path: Path, mode: str
+) -> None:
+    key, expected, function = MODES[mode]
+    connections = {"postgres": dict(postgres_connection.options)}
+    app = Pipeline("db", settings=Settings(tmp_path, connections=connections))
+    app.source("words", kafka("words"), schema="word string")
+    app.table(name="found", into=postgres(target), key=key, mode=mode, unbounded_state=True)(
+        function
+    )
+    Harness(app, keep=["found"]).run(
+        add("words", [("a",), ("b",)]),
+        process(),
+        add("words", [("a",)]),
+        process(),
+        crash("after_sink"),
+        restart(),
+        process(),
+        check("found", expected),
+    )
+    assert sorted(ask(f"SELECT * FROM {target}")) == expected
