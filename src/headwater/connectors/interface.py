@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, cast
+from typing import TYPE_CHECKING, ClassVar, Protocol, cast
 
 from headwater.definitions import Limit, LimitUnit, OutputMode, TriggerKind
 from headwater.errors import LimitUnsupported, NotReadable, NotReplaceable, NotWritable
@@ -72,6 +72,14 @@ class OffsetRange:
     """When the batch was cut, by its offset log."""
 
 
+class Note(Protocol):
+    """A small text that survives a crash."""
+
+    def read(self) -> str | None: ...
+    def write(self, text: str) -> None:
+        """Replaces the text, all or nothing."""
+
+
 @dataclass(frozen=True, slots=True)
 class WriteRequest:
     """How one table is written."""
@@ -87,6 +95,9 @@ class WriteRequest:
     is_async_progress: bool = False
     order_by: tuple[str, ...] = ()
     """Which of several rows of one key is the last."""
+    is_exactly_once: bool = False
+    note: Note | None = None
+    """A place in the query's checkpoint where a sink may keep what it needs after a crash."""
 
 
 class Connector:
@@ -116,6 +127,9 @@ class Connector:
     prepares: ClassVar[bool] = False
     """Whether `prepare` is called before every start, and not only where a table is read or
     merged into."""
+    compares_rows: ClassVar[bool] = False
+    """Whether a batch that comes again is compared with what was written of it: by key, or else
+    by all values, which then have to be the same."""
     takes_async_progress: ClassVar[bool] = False
     """Whether Spark lets a query into this sink track its progress asynchronously."""
 

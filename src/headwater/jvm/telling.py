@@ -166,15 +166,25 @@ class Attempts:
         return [str(attempt) for attempt in self._java.value()]
 
 
+def earlier_attempts(spark: SparkSession) -> Column:
+    """How often the task that evaluates it, or its stage, was tried before."""
+    context = _task_context(spark)
+    task = _invoked(spark, context, "attemptNumber", "IntegerType")
+    return task + _invoked(spark, context, "stageAttemptNumber", "IntegerType")
+
+
 def _task_attempt(spark: SparkSession) -> Column:
-    """The number of the attempt that evaluates it."""
+    """The number of the attempt that evaluates it, unique in the application."""
+    return _invoked(spark, _task_context(spark), "taskAttemptId", "LongType")
+
+
+def _task_context(spark: SparkSession) -> Any:
     context = java_class(spark, "java.lang.Class").forName("org.apache.spark.TaskContext")
     static = java_class(spark, EXPRESSIONS + "objects.StaticInvoke")
     none = module(spark, "scala.collection.immutable.Nil")
     kind = java_class(spark, TYPES + "ObjectType")(context)
     options = module(spark, "scala.None")
-    current = static(context, kind, "get", none, none, False, True, True, options)
-    return _invoked(spark, current, "taskAttemptId", "LongType")
+    return static(context, kind, "get", none, none, False, True, True, options)
 
 
 def _note(batch: Column, number: Column) -> Column:

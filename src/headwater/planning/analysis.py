@@ -35,6 +35,8 @@ class QueryFacts:
     """Expressions whose value differs when a batch runs again, in Spark's words."""
     python: tuple[str, ...]
     """Python functions that rows pass through."""
+    order_dependent: tuple[str, ...] = ()
+    """Aggregates that may give another value when their rows come in another order."""
 
     @property
     def kinds(self) -> tuple[str, ...]:
@@ -56,6 +58,7 @@ def facts_of(frame: DataFrame) -> QueryFacts:
         stateful=tuple(operator for operator in stateful if operator),
         random=tuple(dict.fromkeys(_random(nodes))),
         python=tuple(dict.fromkeys(_python(plan, nodes, frame.sparkSession))),
+        order_dependent=tuple(dict.fromkeys(_order_dependent(nodes))),
     )
 
 
@@ -162,6 +165,22 @@ def _random(nodes: list[Any]) -> Iterator[str]:
     for node in nodes:
         for expression in items(node.expressions()):
             yield from random_parts(expression)
+
+
+_BY_ORDER = re.compile(r"\b(collect_list|first|last|any_value|listagg|array_agg)\(")
+_ROUNDED = re.compile(r"\b(sum|avg|stddev\w*|var\w*|corr|covar\w*)\(")
+
+
+def _order_dependent(nodes: list[Any]) -> Iterator[str]:
+    """Aggregates that may give another value when their rows come in another order."""
+    for node in nodes:
+        if str(node.nodeName()) != "Aggregate":
+            continue
+        text = str(node.aggregateExpressions().mkString(" "))
+        kinds = {str(column.dataType().typeName()) for column in items(node.output())}
+        patterns = [_BY_ORDER, _ROUNDED] if kinds & {"double", "float"} else [_BY_ORDER]
+        for pattern in patterns:
+            yield from (f"{found}()" for found in pattern.findall(text))
 
 
 def random_parts(expression: Any) -> Iterator[str]:

@@ -37,7 +37,9 @@ def choose_guarantee(
         *source_problems(inputs),
         *function_problems(facts),
         *sink_problems(sink, mode, has_key=bool(table.key)),
+        *comparison_problems(table, sink, mode, facts),
         *trigger_problems(trigger),
+        *asked_for_less(table, sink),
     ]
     if failing and table.guarantee is Guarantee.EXACTLY_ONCE:
         raise GuaranteeImpossible(table.name, failing, where=table.location)
@@ -68,6 +70,27 @@ def function_problems(facts: QueryFacts) -> list[str]:
 def sink_problems(sink: Connector, mode: OutputMode, *, has_key: bool) -> list[str]:
     is_idempotent, why = sink.idempotence(mode, has_key=has_key)
     return [] if is_idempotent else [f"sink {sink.describe()}: {why}"]
+
+
+def comparison_problems(
+    table: Table, sink: Connector, mode: OutputMode, facts: QueryFacts
+) -> list[str]:
+    """Rows that are compared by their values must have the same ones when a batch runs again."""
+    is_keyed = bool(table.key) and mode is not OutputMode.APPEND
+    if not sink.compares_rows or is_keyed:
+        return []
+    return [
+        f"function: {name} depends on the order of its rows, and without a key in update or "
+        f"complete mode a batch that runs again is compared with {sink.describe()} by its values"
+        for name in facts.order_dependent
+    ]
+
+
+def asked_for_less(table: Table, sink: Connector) -> list[str]:
+    """A sink that pays for exactly-once does not where less was asked for."""
+    if table.guarantee is Guarantee.AT_LEAST_ONCE and sink.compares_rows:
+        return ["at_least_once was asked for"]
+    return []
 
 
 def trigger_problems(trigger: Trigger) -> list[str]:

@@ -40,7 +40,7 @@ from headwater.runtime.rejects import RejectedRecords, reported_by, reporter_of,
 from headwater.runtime.replay import Replay
 from headwater.runtime.sides import DeltaSideStore, SideStore, SideTable, SideTables, Told
 from headwater.runtime.specification import QuerySpec, read_request, write_request
-from headwater.runtime.storage import Files, Storage, last_number
+from headwater.runtime.storage import FileNote, Files, Storage, last_number
 from headwater.settings import Settings
 
 if TYPE_CHECKING:
@@ -324,7 +324,10 @@ class RunningQueries:
         built = self._built.pop(spec.name, None) or self._frames.stream(spec.name, spec.trigger)
         checkpoint = self._storage.checkpoint(spec.name)
         resumed_after = last_number(self._files, f"{checkpoint}/commits")
-        request = write_request(spec, self.settings, self._storage)
+        request = replace(
+            write_request(spec, self.settings, self._storage),
+            note=FileNote(self._files, f"{checkpoint}/headwater/sink"),
+        )
         writer = self._writer(spec, built.frame, request).queryName(spec.name)
         writer = triggered(writer, spec).option("checkpointLocation", checkpoint)
         try:

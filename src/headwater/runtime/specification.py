@@ -76,4 +76,5 @@ def write_request(spec: QuerySpec, settings: Settings, storage: Storage) -> Writ
         trigger=spec.trigger.kind,
         is_async_progress=spec.is_async_progress,
         order_by=spec.table.order_by,
+        is_exactly_once=spec.guarantee is Guarantee.EXACTLY_ONCE,
     )

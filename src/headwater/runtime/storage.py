@@ -137,6 +137,20 @@ class Files:
         return self._path(path).getFileSystem(configuration)
 
 
+@dataclass(frozen=True, slots=True)
+class FileNote:
+    """A text in a file, replaced as a whole."""
+
+    files: Files
+    path: str
+
+    def read(self) -> str | None:
+        return self.files.read(self.path) if self.files.exists(self.path) else None
+
+    def write(self, text: str) -> None:
+        self.files.write(self.path, text)
+
+
 def set_aside(files: Files, storage: Storage, table: str, *, is_managed: bool) -> list[str]:
     """Moves a table's checkpoint, and a managed table's rows with it, out of the way.
 

@@ -172,7 +172,7 @@ def test_a_watch_that_sees_too_little_breaks_conservation(monkeypatch: pytest.Mo
 
 
 def test_late_rows_that_nobody_stores_break_conservation(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("headwater.runtime.sides.SideTables._store", lambda *_: None)
+    monkeypatch.setattr("headwater.runtime.sides.SideTables._keep", lambda *_: None)
     with played(app_of(tumbling), batches_of(0, disorder_minutes=40)) as scene:
         assert not conserved(scene)
 

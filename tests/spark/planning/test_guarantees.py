@@ -42,6 +42,12 @@ def with_python(numbers: Any) -> Any:
     return numbers.select(draw("value").alias("value"))
 
 
+def summed(numbers: Any) -> Any:
+    from pyspark.sql import functions as F
+
+    return numbers.groupBy("value").agg(F.sum(F.lit(0.1)).alias("total"))
+
+
 @pytest.mark.parametrize("source", [ROWS, rate(rows_per_batch=1)], ids=["memory", "rate"])
 def test_replayable_deterministic_idempotent_is_exactly_once(
     source: Any, spark: Any, tmp_path: Path
@@ -61,9 +67,27 @@ def test_replayable_deterministic_idempotent_is_exactly_once(
         (ROWS, same, {"into": foreach(print)}, "sink foreach print"),
         (ROWS, same, {"into": foreach_batch(lambda f, b: None)}, "sink foreach_batch"),
         (ROWS, same, {"into": memory()}, "sink memory"),
-        (ROWS, same, {"into": kafka("out")}, "sink kafka topic out"),
+        (ROWS, same, {"into": kafka()}, "only rows name the topic"),
+        (
+            ROWS,
+            same,
+            {"into": kafka("out"), "guarantee": "at_least_once", "trigger": "once"},
+            "ask",
+        ),
+        (ROWS, summed, {"into": kafka("out"), "mode": "update", "unbounded_state": True}, "sum()"),
     ],
-    ids=["socket", "rand", "uuid", "python", "foreach", "foreach_batch", "memory", "kafka"],
+    ids=[
+        "socket",
+        "rand",
+        "uuid",
+        "python",
+        "foreach",
+        "foreach_batch",
+        "memory",
+        "kafka",
+        "asked",
+        "order",
+    ],
 )
 def test_a_condition_that_fails_is_named(
     source: Any, function: Any, arguments: Any, condition: str, spark: Any, tmp_path: Path

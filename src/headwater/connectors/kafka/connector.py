@@ -15,18 +15,15 @@ from headwater.connectors.interface import (
     OffsetRange,
     ReadRequest,
     WriteRequest,
+    batch_by_batch,
     limit_option,
     option_texts,
 )
+from headwater.connectors.kafka.clients import create_topic, java_options, topics_of
+from headwater.connectors.kafka.resuming import write_once
 from headwater.connectors.records import RecordFormat, RecordParser, latest_in
 from headwater.definitions import Limit, LimitUnit, OutputMode, TriggerKind
-from headwater.errors import (
-    BrokerUnreachable,
-    InvalidConnector,
-    NotReadable,
-    TopicMissing,
-    UnknownChoice,
-)
+from headwater.errors import InvalidConnector, NotReadable, TopicMissing, UnknownChoice
 from headwater.local.jars import JarSet
 from headwater.settings import Connection
 
@@ -42,7 +39,6 @@ FIELDS = ("key", "value", "topic", "partition", "offset", "timestamp", "headers"
 ORIGIN = "_kafka"
 """Struct of the requested fields beside the columns of the schema."""
 
-_CHECK_S = 5.0
 _EARLIEST = -2
 _ROUTING = ("key", "topic", "headers", "partition")
 _FAST_READ = {"kafka.max.poll.records": "10000", "kafka.max.partition.fetch.bytes": "8388608"}
@@ -66,6 +62,7 @@ class Kafka(Connector):
     read_triggers: ClassVar[frozenset[TriggerKind]] = frozenset(TriggerKind)
     write_triggers: ClassVar[frozenset[TriggerKind]] = frozenset(TriggerKind)
     writes_increments: ClassVar[bool] = True
+    compares_rows: ClassVar[bool] = True
     takes_async_progress: ClassVar[bool] = True
 
     topics: tuple[str, ...] = ()
@@ -107,14 +104,14 @@ class Kafka(Connector):
         return self._shaped(frame, request, has_arrival=request.max_ahead_ms is not None)
 
     def read_part(self, spark: SparkSession, request: ReadRequest, part: OffsetRange) -> DataFrame:
-        options = {**_FAST_READ, **_java_options(_required(request.connection))}
+        options = {**_FAST_READ, **java_options(_required(request.connection))}
         if "headers" in self.fields:
             options["includeHeaders"] = "true"
         frame = spark.read.format("kafka").options(**options, **_exactly(spark, part)).load()
         return self._shaped(frame, request, has_arrival=request.max_ahead_ms is not None)
 
     def _read_options(self, request: ReadRequest) -> dict[str, str]:
-        options = {**_FAST_READ, **_java_options(_required(request.connection))}
+        options = {**_FAST_READ, **java_options(_required(request.connection))}
         if "headers" in self.fields:
             options["includeHeaders"] = "true"
         if self.pattern is not None:
@@ -164,7 +161,7 @@ class Kafka(Connector):
         if part is None:
             options |= {**self.starting, **(self.ending or {"endingOffsets": "latest"})}
         else:
-            options = _java_options(_required(request.connection)) | _exactly(spark, part)
+            options = java_options(_required(request.connection)) | _exactly(spark, part)
         options["failOnDataLoss"] = "false"
         frame = spark.read.format("kafka").options(**options).load()
         latest = latest_in(request, part, arrival=F.col("timestamp"))
@@ -180,7 +177,7 @@ class Kafka(Connector):
 
     def check_readable(self, request: ReadRequest) -> None:
         connection = _required(request.connection)
-        found = _topics(connection)
+        found = topics_of(connection)
         if self.pattern is None:
             self._require_topics("read")
             self._require_existing(connection, found, [*self.topics, *self.assign])
@@ -194,9 +191,14 @@ class Kafka(Connector):
         return ALL_MODES
 
     def idempotence(self, mode: OutputMode, *, has_key: bool) -> tuple[bool, str]:
-        return False, "a batch that is run again appends its records to the topic again"
+        if not self.topics:
+            return False, "only rows name the topic, so what was written cannot be looked for"
+        return True, "what a crashed attempt wrote is read back, and not written again"
 
     def write_stream(self, frame: DataFrame, request: WriteRequest) -> DataStreamWriter:
+        if request.is_exactly_once:
+            self._write_options(frame, request)
+            return batch_by_batch(self, frame, request)
         options = self._write_options(frame, request)
         if request.is_async_progress:
             options |= _ASYNC_PROGRESS
@@ -208,10 +210,22 @@ class Kafka(Connector):
     ) -> None:
         options = {**self._write_options(frame, request), **self.options}
         records = frame.select(*self._record(frame, request.key))
-        records.write.format("kafka").options(**options).save()
+        if request.note is None or not request.is_exactly_once:
+            records.write.format("kafka").options(**options).save()
+            return
+        is_keyed = bool(request.key) and request.mode is not OutputMode.APPEND
+        write_once(
+            records,
+            options,
+            connection=_required(request.connection),
+            note=request.note,
+            query=query,
+            batch=batch,
+            is_keyed=is_keyed,
+        )
 
     def _write_options(self, frame: DataFrame, request: WriteRequest) -> dict[str, str]:
-        options = _java_options(_required(request.connection))
+        options = java_options(_required(request.connection))
         if self._topic() is not None:
             options["topic"] = str(self._topic())
         elif "topic" not in frame.columns:
@@ -245,7 +259,7 @@ class Kafka(Connector):
 
     def check_writable(self, request: WriteRequest) -> None:
         connection = _required(request.connection)
-        found = _topics(connection)
+        found = topics_of(connection)
         topic = self._topic()
         if topic is not None:
             self._require_existing(connection, found, [topic])
@@ -371,116 +385,6 @@ def _offsets_by_partition(by_topic: Mapping[Any, Any]) -> dict[str, dict[str, in
     }
 
 
-# Clients
-
-
-def _java_options(connection: Connection) -> dict[str, str]:
-    """Spark options of a connection: `security_protocol` is Kafka's `security.protocol`."""
-    connection.require("bootstrap_servers")
-    named = {
-        name: connection.require(name)
-        for name in connection.options
-        if name not in ("username", "password")
-    }
-    options = {f"kafka.{name.replace('_', '.')}": value for name, value in named.items()}
-    username = connection.get("username")
-    if username is not None:
-        mechanism = options.setdefault("kafka.sasl.mechanism", "PLAIN")
-        options.setdefault("kafka.security.protocol", "SASL_SSL")
-        options["kafka.sasl.jaas.config"] = _jaas(
-            mechanism, username, connection.require("password")
-        )
-    return options
-
-
-def _jaas(mechanism: str, username: str, password: str) -> str:
-    kind = "scram.Scram" if mechanism.startswith("SCRAM") else "plain.Plain"
-    escaped = [text.replace("\\", "\\\\").replace('"', '\\"') for text in (username, password)]
-    return (
-        f"org.apache.kafka.common.security.{kind}LoginModule required "
-        f'username="{escaped[0]}" password="{escaped[1]}";'
-    )
-
-
-def _client_settings(connection: Connection) -> dict[str, Any]:
-    settings: dict[str, Any] = {
-        "bootstrap.servers": connection.require("bootstrap_servers"),
-        "socket.connection.setup.timeout.ms": int(_CHECK_S * 1000),
-        # librdkafka would print refused connections on standard error.
-        "log_level": 0,
-        "error_cb": lambda error: None,
-    }
-    shared = ("security_protocol", "sasl_mechanism", "ssl_ca_location")
-    for name in shared:
-        if (value := connection.get(name)) is not None:
-            settings[name.replace("_", ".")] = value
-    if (username := connection.get("username")) is not None:
-        settings.setdefault("security.protocol", "SASL_SSL")
-        settings.setdefault("sasl.mechanism", "PLAIN")
-        settings |= {"sasl.username": username, "sasl.password": connection.require("password")}
-    return settings
-
-
-def _admin(connection: Connection) -> Any:
-    from confluent_kafka.admin import AdminClient
-
-    return AdminClient(_client_settings(connection))
-
-
-def _topics(connection: Connection) -> dict[str, int]:
-    """The cluster's topics with their numbers of partitions; raises BrokerUnreachable."""
-    from confluent_kafka import KafkaException
-
-    try:
-        metadata = _admin(connection).list_topics(timeout=_CHECK_S)
-    except KafkaException as failure:
-        raise BrokerUnreachable(
-            address=connection.require("bootstrap_servers"),
-            origin=connection.origin,
-            reason=str(failure.args[0].str()),
-            connection=connection.name,
-        ) from failure
-    return {name: len(topic.partitions) for name, topic in metadata.topics.items()}
-
-
-def create_topic(connection: Connection, topic: str, *, partitions: int = 1) -> None:
-    """Creates a topic and returns when the broker knows it; one that exists is left as it is."""
-    from confluent_kafka import KafkaError, KafkaException
-    from confluent_kafka.cimpl import NewTopic
-
-    # The answers die with the client, which therefore lives until they are there.
-    client = _admin(connection)
-    created = client.create_topics([NewTopic(topic, num_partitions=partitions)])
-    try:
-        created[topic].result(timeout=_CHECK_S * 2)
-    except KafkaException as failure:
-        if failure.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
-            raise
-
-
-def partition_count(connection: Connection, topic: str) -> int:
-    """How many partitions a topic has; raises BrokerUnreachable, TopicMissing."""
-    found = _topics(connection)
-    if topic not in found:
-        address = connection.require("bootstrap_servers")
-        raise TopicMissing(topic=topic, topics=found, address=address)
-    return found[topic]
-
-
-def end_offsets(connection: Connection, topic: str) -> dict[int, int]:
-    """Per partition, the offset that the next record will get; asks the broker.
-
-    Raises BrokerUnreachable, TopicMissing.
-    """
-    from confluent_kafka import TopicPartition, admin
-
-    partitions = [TopicPartition(topic, p) for p in range(partition_count(connection, topic))]
-    latest: Any = admin.OffsetSpec.latest()  # type: ignore[attr-defined, no-untyped-call]
-    client = _admin(connection)
-    asked = client.list_offsets(dict.fromkeys(partitions, latest), request_timeout=_CHECK_S)
-    return {partition.partition: answer.result().offset for partition, answer in asked.items()}
-
-
 def kafka(
     *topics: str,
     pattern: str | None = None,
@@ -503,7 +407,9 @@ def kafka(
     bounds a batch. One batch of a stream takes at most 1,000,000 rows unless `max_per_batch` says
     otherwise; under a real-time trigger there is no such limit.
 
-    Writing. All modes, all triggers, at-least-once. The value is the JSON of all columns, or the
+    Writing. All modes, all triggers; exactly once under micro-batch triggers: every record carries
+    the header `headwater` with its query and batch, by which a batch that comes again finds what is
+    there. `guarantee="at_least_once"` writes without. The value is the JSON of all columns, or the
     column `value` where it is the only one beside `key`, `topic`, `headers`, `partition`. The key
     is the column `key`, else the table's key (several columns: as JSON). `kafka()` without a
     topic writes each row to the topic in its column `topic`. `create` makes a missing topic with

@@ -1,0 +1,150 @@
+"""Tables written to a real Kafka topic: every record once."""
+
+from __future__ import annotations
+
+import uuid
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from headwater import Pipeline
+from headwater.connectors import kafka
+from headwater.connectors.interface import ReadRequest, WriteRequest
+from headwater.connectors.kafka import create_topic, resuming
+from headwater.definitions import OutputMode
+from headwater.settings import Connection, Settings
+from headwater.testing import Harness, add, crash, process, restart
+
+
+class Memo:
+    """A note in memory."""
+
+    def __init__(self) -> None:
+        self.text: str | None = None
+
+    def read(self) -> str | None:
+        return self.text
+
+    def write(self, text: str) -> None:
+        self.text = text
+
+
+@pytest.fixture
+def topic(kafka_connection: Connection) -> str:
+    name = f"t-{uuid.uuid4().hex[:8]}"
+    create_topic(kafka_connection, name, partitions=2)
+    return name
+
+
+def in_topic(spark: SparkSession, connection: Connection, topic: str) -> Counter[str]:
+    request = ReadRequest("topic", None, connection, Path())
+    found = kafka(topic).read_batch(spark, request).select(F.col("value").cast("string"))
+    return Counter(row[0] for row in found.collect())
+
+
+def request_for(connection: Connection, memo: Memo, **choices: Any) -> WriteRequest:
+    mode, key = choices.get("mode", OutputMode.APPEND), choices.get("key", ())
+    return WriteRequest(
+        "out", mode, key, connection, Path(), managed="", is_exactly_once=True, note=memo
+    )
+
+
+def numbers(spark: SparkSession, *found: int) -> DataFrame:
+    frame = spark.createDataFrame([(n,) for n in found], "n int").repartition(2)
+    return frame.select(F.col("n").cast("string").alias("value"))
+
+
+def half_written(frame: DataFrame) -> DataFrame:
+    """The same, where one task fails after another has written."""
+    broken = F.raise_error(F.lit("the disk is gone")).cast("boolean")
+    late = F.expr("java_method('java.lang.Thread', 'sleep', 3000L)").isNull()
+    fails = F.when(F.spark_partition_id() == 1, F.when(late, broken).otherwise(broken))
+    return frame.where(fails.otherwise(F.lit(True)))
+
+
+def test_what_a_failed_attempt_wrote_is_not_written_again(
+    spark: SparkSession, kafka_connection: Connection, topic: str
+) -> None:
+    request, sink = request_for(kafka_connection, Memo()), kafka(topic)
+    frame = numbers(spark, 1, 2, 3, 3, 4, 5, 6, 7)
+    sink.write_increment(frame.limit(0), request, query="q", batch=0)
+    with pytest.raises(Exception, match="the disk is gone"):
+        sink.write_increment(half_written(frame), request, query="q", batch=1)
+    before = in_topic(spark, kafka_connection, topic)
+    assert 0 < sum(before.values()) < 8
+    for _ in range(2):
+        sink.write_increment(frame, request, query="q", batch=1)
+    expected = Counter({"1": 1, "2": 1, "3": 2, "4": 1, "5": 1, "6": 1, "7": 1})
+    assert in_topic(spark, kafka_connection, topic) == expected
+    # The same rows of another batch are other records.
+    sink.write_increment(frame, request, query="q", batch=2)
+    assert sum(in_topic(spark, kafka_connection, topic).values()) == 16
+
+
+def test_without_the_note_they_would_be_written_twice(
+    spark: SparkSession, kafka_connection: Connection, topic: str
+) -> None:
+    memo, sink = Memo(), kafka(topic)
+    for _ in range(2):
+        memo.text = None
+        request = request_for(kafka_connection, memo)
+        sink.write_increment(numbers(spark, 1), request, query="q", batch=0)
+    assert in_topic(spark, kafka_connection, topic) == Counter({"1": 2})
+
+
+def test_with_a_key_other_values_of_it_are_not_written_again(
+    spark: SparkSession, kafka_connection: Connection, topic: str
+) -> None:
+    request = request_for(kafka_connection, Memo(), mode=OutputMode.UPDATE, key=("device",))
+    for value in (0.1, 0.10000000000000001, 0.2):
+        frame = spark.createDataFrame([("a", value)], "device string, celsius double")
+        kafka(topic).write_increment(frame, request, query="q", batch=0)
+    assert in_topic(spark, kafka_connection, topic) == Counter({'{"device":"a","celsius":0.1}': 1})
+
+
+def test_a_task_that_is_tried_again_leads_to_reading_back(
+    spark: SparkSession,
+    kafka_connection: Connection,
+    topic: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """In a cluster Spark tries tasks again by itself; here the first job looks as if it did."""
+    tries = iter([1, 0])
+    monkeypatch.setattr(resuming, "earlier_attempts", lambda spark: F.lit(next(tries)))
+    request = request_for(kafka_connection, Memo())
+    kafka(topic).write_increment(numbers(spark, 1, 2), request, query="q", batch=0)
+    assert in_topic(spark, kafka_connection, topic) == Counter({"1": 1, "2": 1})
+
+
+def test_a_crash_between_the_sink_and_the_commit_changes_nothing(
+    spark: SparkSession, kafka_connection: Connection, topic: str, tmp_path: Path
+) -> None:
+    connections = {"kafka": dict(kafka_connection.options)}
+    app = Pipeline("topics", settings=Settings(tmp_path, connections=connections))
+    app.source("words", kafka("words"), schema="word string")
+    app.table(name="found", into=kafka(topic), key="word", mode="update", unbounded_state=True)(
+        lambda words: words.groupBy("word").count()
+    )
+    Harness(app, keep=["found"]).run(
+        add("words", [("a",), ("b",)]),
+        process(),
+        add("words", [("a",)]),
+        process(),
+        crash("after_sink"),
+        restart(),
+        process(),
+        add("words", [("a",)]),
+        process(),
+    )
+    assert in_topic(spark, kafka_connection, topic) == Counter(
+        {
+            '{"word":"a","count":1}': 1,
+            '{"word":"b","count":1}': 1,
+            '{"word":"a","count":2}': 1,
+            '{"word":"a","count":3}': 1,
+        }
+    )
