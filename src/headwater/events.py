@@ -138,6 +138,17 @@ class QueryFailed(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class QueryRestarting(Event):
+    """A query failed and starts again after a while; `reason` is the error's first line."""
+
+    table: str
+    last_batch: int | None
+    reason: str
+    attempt: str
+    wait_s: float
+
+
+@dataclass(frozen=True, slots=True)
 class PipelineStopped(Event):
     pipeline: str
     last_batches: Mapping[str, int | None]

@@ -77,6 +77,7 @@ class Settings:
     shuffle_partitions: int | None = None
     driver_memory: str | None = None
     stop_deadline_s: int = 30
+    restarts: int = 5
     connections: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     spark: Mapping[str, str] = field(default_factory=dict)
     origins: Mapping[str, str] = field(default_factory=dict)
@@ -118,7 +119,15 @@ class Settings:
         raise ConnectionMissing(name, profile=self.profile)
 
 
-_PER_PROFILE = ("master", "storage", "shuffle_partitions", "driver_memory", "stop_deadline_s")
+_PER_PROFILE = (
+    "master",
+    "storage",
+    "shuffle_partitions",
+    "driver_memory",
+    "stop_deadline_s",
+    "restarts",
+)
+_MAY_BE_ZERO = ("restarts",)
 _TOP = ("app", "profile")
 _VARIABLES_OF_SETUP = ("ENV", "CACHE", "IVY_SETTINGS")
 _KINDS: dict[str, type] = {f.name: int for f in fields(Settings) if "int" in str(f.type)}
@@ -249,8 +258,10 @@ def _typed(key: str, value: Any, origin: str) -> Any:
         number = int(value)
     except (TypeError, ValueError):
         raise InvalidSetting(key, value, "a whole number", origin) from None
-    if isinstance(value, bool) or number <= 0:
-        raise InvalidSetting(key, value, "a whole number above zero", origin)
+    least = 0 if key in _MAY_BE_ZERO else 1
+    if isinstance(value, bool) or number < least:
+        expected = "a whole number, zero or more" if least == 0 else "a whole number above zero"
+        raise InvalidSetting(key, value, expected, origin)
     return number
 
 

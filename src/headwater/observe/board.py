@@ -11,6 +11,7 @@ from headwater.events import (
     Event,
     PipelineStarted,
     QueryFailed,
+    QueryRestarting,
     QueryStarted,
     QueryStopped,
     RejectedCaptured,
@@ -49,6 +50,8 @@ class TableFigures:
                 return replace(self, state="forced" if was_forced else "stopped", last_batch=batch)
             case QueryFailed(last_batch=batch):
                 return replace(self, state="failed", last_batch=batch)
+            case QueryRestarting(last_batch=batch):
+                return replace(self, state="restarting", last_batch=batch)
         return self
 
 
@@ -72,6 +75,7 @@ class Board:
                     | BatchCompleted(table=table)
                     | QueryStopped(table=table)
                     | QueryFailed(table=table)
+                    | QueryRestarting(table=table)
                 ):
                     known = self._figures.get(table, TableFigures(table))
                     self._figures[table] = known.after(event)

@@ -14,6 +14,7 @@ from headwater.events import (
     LateCaptured,
     LookupReloaded,
     QueryFailed,
+    QueryRestarting,
     QueryStarted,
     QueryStopped,
     RejectedCaptured,
@@ -46,7 +47,11 @@ class LinePrinter:
                         self._flush(table)
                 case QueryStarted() | RejectedCaptured() | LateCaptured() | LookupReloaded():
                     self._print(event_line(event))
-                case QueryStopped(table=table) | QueryFailed(table=table):
+                case (
+                    QueryStopped(table=table)
+                    | QueryFailed(table=table)
+                    | QueryRestarting(table=table)
+                ):
                     self._flush(table)
                     self._print(event_line(event))
 
@@ -153,4 +158,6 @@ def event_line(event: Event) -> str | None:
             return f"{table}: stopped after {'no batch' if batch is None else f'batch {batch}'}"
         case QueryFailed(table=table, last_batch=batch):
             return f"{table}: failed after {'no batch' if batch is None else f'batch {batch}'}"
+        case QueryRestarting(table=table, reason=reason, attempt=attempt, wait_s=wait_s):
+            return f"{table}: failed, {attempt} in {wait_s:.0f} s: {reason}"
     return None

@@ -46,6 +46,15 @@ def messages_of(throwable: Any) -> list[str]:
     return messages
 
 
+def texts_of(throwable: Any) -> list[str]:
+    """As `messages_of`, with the names of the classes."""
+    texts = []
+    while throwable is not None:
+        texts.append(f"{throwable.getClass().getName()}: {throwable.getMessage() or ''}")
+        throwable = throwable.getCause()
+    return texts
+
+
 def first_line(problem: Exception) -> str:
     """What an exception says, without the stack that Java's put into their text."""
     java = getattr(problem, "java_exception", None)

@@ -44,7 +44,10 @@ class ProgressListener:
     def __init__(self, spark: SparkSession, on_progress: OnProgress) -> None:
         self._queries: Any = spark._jsparkSession.streams()
         wrapper = "org.apache.spark.sql.streaming.PythonStreamingQueryListenerWrapper"
-        self._java = java_class(spark, wrapper)(_JavaListener(on_progress))
+        self.on_end: Callable[[], None] = _nothing
+        """Called when a query has ended."""
+        listener = _JavaListener(on_progress, lambda: self.on_end())
+        self._java = java_class(spark, wrapper)(listener)
 
     def add(self) -> None:
         from pyspark import SparkContext
@@ -60,8 +63,9 @@ class ProgressListener:
 class _JavaListener:
     """Called by Spark."""
 
-    def __init__(self, on_progress: OnProgress) -> None:
+    def __init__(self, on_progress: OnProgress, on_end: Callable[[], None]) -> None:
         self._on_progress = on_progress
+        self._on_end = on_end
 
     def onQueryStarted(self, event: Any) -> None:  # noqa: N802 - Spark's names
         pass
@@ -75,10 +79,14 @@ class _JavaListener:
         pass
 
     def onQueryTerminated(self, event: Any) -> None:  # noqa: N802
-        pass
+        self._on_end()
 
     class Java:
         implements = ["org.apache.spark.sql.streaming.PythonStreamingQueryListener"]
+
+
+def _nothing() -> None:
+    pass
 
 
 def _number(value: Any) -> float:

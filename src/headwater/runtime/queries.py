@@ -142,13 +142,17 @@ class RunningQueries:
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         while True:
             self._tell_ended()
-            active = next((query for query in self._queries.values() if query.is_active), None)
-            if active is None:
+            going = [query for query in self._queries.values() if query.is_going_on]
+            if not going:
                 return True
+            active = next((query for query in going if query.is_active), None)
             left_s = math.inf if deadline is None else deadline - time.monotonic()
             if self.stop_requested.is_set() or left_s <= 0:
                 return False
-            active.wait(min(_WAIT_S, left_s))
+            if active is None:
+                self.stop_requested.wait(min(_WAIT_S, left_s))
+            else:
+                active.wait(min(_WAIT_S, left_s))
 
     def _tell_ended(self) -> None:
         ended = [query for query in self._queries.values() if query.has_ended_untold]
@@ -156,7 +160,11 @@ class RunningQueries:
             # Progress comes through Spark's listener bus: let the last batch be told first.
             self._spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty()
         for query in ended:
-            query.tell_end(was_forced=False)
+            self._on_end(query)
+
+    def _on_end(self, query: Query) -> None:
+        """A query has ended by itself."""
+        query.tell_end(was_forced=False)
 
     def await_sides(self) -> None:
         """Returns when the late and rejected rows of every batch that ended are stored."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import enum
 import json
 import threading
@@ -13,9 +14,10 @@ from typing import TYPE_CHECKING, Any
 from headwater.definitions import TriggerKind
 from headwater.errors import QueryFailedError
 from headwater.events import QueryFailed, QueryStarted, QueryStopped, Report
-from headwater.runtime.failures import explained, messages_of
+from headwater.runtime.failures import explained, messages_of, texts_of
 from headwater.runtime.lateness import LAG
 from headwater.runtime.specification import QuerySpec
+from headwater.runtime.supervision import Failure
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
@@ -27,6 +29,7 @@ _WAIT_S = 0.25
 class QueryState(enum.Enum):
     STARTING = "starting"
     RUNNING = "running"
+    RESTARTING = "restarting"
     STOPPED = "stopped"
     FAILED = "failed"
 
@@ -56,6 +59,8 @@ class Query:
         self._query: StreamingQuery | None = None
         self._thread: Any = None
         self._is_told = False
+        self._restarting: str | None = None
+        self._since = dt.datetime.now(dt.UTC)
         self._lock = threading.Lock()
 
     @property
@@ -70,6 +75,8 @@ class Query:
 
     @property
     def state(self) -> QueryState:
+        if self._restarting is not None:
+            return QueryState.RESTARTING
         if self._query is None:
             return QueryState.STARTING
         if self.is_active:
@@ -108,16 +115,51 @@ class Query:
         """Why the query failed; None while it runs or after an ordinary stop."""
         if self._query is None or self.is_active:
             return None
+        messages = self._thrown()
+        if not messages:
+            return None
+        location = self.spec.table.location
+        return explained(self.name, location, messages, last_batch=self.last_batch)
+
+    def _thrown(self) -> list[str]:
+        assert self._query is not None
+        thrown = self._query._jsq.exception()
+        return [] if thrown.isEmpty() else messages_of(thrown.get())
+
+    @property
+    def failure(self) -> Failure | None:
+        """What a supervisor has to know of an ended query; None where it did not fail."""
+        if self._query is None or self.is_active:
+            return None
         thrown = self._query._jsq.exception()
         if thrown.isEmpty():
             return None
-        messages = messages_of(thrown.get())
-        location = self.spec.table.location
-        return explained(self.name, location, messages, last_batch=self.last_batch)
+        return Failure(self.name, tuple(texts_of(thrown.get())), self.last_batch)
+
+    def await_restart(self, reason: str) -> None:
+        """It has failed and will be started again."""
+        with self._lock:
+            self._restarting, self._is_told = reason, True
+            self._since = dt.datetime.now(dt.UTC)
+
+    def give_up_restart(self, *, is_told: bool = False) -> None:
+        """It stays as it ended."""
+        with self._lock:
+            if self._restarting is not None:
+                self._restarting, self._is_told = None, is_told
+
+    @property
+    def is_going_on(self) -> bool:
+        """Whether it runs, will run again, or has ended without anybody having said so."""
+        if self._query is None:
+            return False
+        return self.is_active or self._restarting is not None or not self._is_told
 
     def start(self) -> None:
         with self._lock:
             launched = self._launch()
+            self._restarting = None
+            self._since = dt.datetime.now(dt.UTC)
             self._query = launched.streaming_query
             self._thread = _execution(self._query).queryExecutionThread()
             self._is_told = False
@@ -184,6 +226,7 @@ class Query:
             if self._is_told:
                 return
             self._is_told = True
+            self._since = dt.datetime.now(dt.UTC)
         if problem := self.exception:
             self._report(QueryFailed(self.name, self.last_batch, str(problem)))
         else:
@@ -195,6 +238,8 @@ class Query:
         return {
             "table": self.name,
             "state": self.state.value,
+            "since": self._since.isoformat(timespec="seconds"),
+            "reason": self._restarting,
             "message": self.status["message"] if self.is_active else None,
             "last_batch": self.last_batch,
             "progress": self.progress,

@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
-from headwater.events import Report
+from headwater.errors import HeadwaterError
+from headwater.events import QueryFailed, QueryRestarting, Report
 from headwater.graph import Graph
 from headwater.runtime.control import ControlServer
+from headwater.runtime.failures import first_line
 from headwater.runtime.ownership import Ownership
 from headwater.runtime.queries import RunningQueries
+from headwater.runtime.query import Query
 from headwater.runtime.specification import QuerySpec
+from headwater.runtime.supervision import Failure, Supervisor, Timers
 from headwater.settings import Settings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+
+_THREAD_ENDS_S = 0.5
+"""How long Spark's thread may take to end after its query did."""
 
 
 class RunningPipeline(RunningQueries):
@@ -38,11 +47,15 @@ class RunningPipeline(RunningQueries):
     ) -> None:
         super().__init__(spark, graph, specs, settings, report, upstream=upstream)
         self._app = app
+        self._supervisor = Supervisor(settings.restarts)
+        self._timers = Timers()
+        self._ending = threading.Lock()
         self._ownership = Ownership(settings.local_folder, self.name)
         self._control: ControlServer | None = None
 
     def start(self) -> Self:
         self._ownership.take()
+        self._listener.on_end = self._wake
         super().start()
         try:
             self._control = ControlServer(self._ownership.record.token, self._answer)
@@ -54,6 +67,60 @@ class RunningPipeline(RunningQueries):
             self.stop()
             raise
         return self
+
+    def stop(self, *, deadline_s: float | None = None) -> bool:
+        self._timers.close()
+        for query in self._queries.values():
+            query.give_up_restart()
+        return super().stop(deadline_s=deadline_s)
+
+    def _wake(self) -> None:
+        """Called when Spark says that a query has ended; looks at it once its thread has."""
+        self._timers.after("ended", 0, self._look)
+
+    def _look(self) -> None:
+        for query in list(self._queries.values()):
+            if not query.is_going_on:
+                continue
+            query.wait(_THREAD_ENDS_S)
+            if query.has_ended_untold:
+                self._on_end(query)
+
+    def _on_end(self, query: Query) -> None:
+        with self._ending:
+            if not query.has_ended_untold:
+                return
+            failure, problem = query.failure, query.exception
+            if failure is None or problem is None or not self._goes_on(query, failure, problem):
+                query.tell_end(was_forced=False)
+
+    def _goes_on(self, query: Query, failure: Failure, problem: Exception) -> bool:
+        """Whether a failed query is started again after a while."""
+        if self._is_stopped or self.stop_requested.is_set():
+            return False
+        wait_s, why = self._supervisor.wait_s(failure)
+        if wait_s is None:
+            return False
+        reason = problem.found if isinstance(problem, HeadwaterError) else None
+        reason = reason or first_line(problem)
+        query.await_restart(f"{why} in {wait_s:.0f} s: {reason}")
+        self._report(QueryRestarting(query.name, failure.last_batch, reason, why, wait_s))
+        self._timers.after(query.name, wait_s, lambda: self._restart(query))
+        return True
+
+    def _restart(self, query: Query) -> None:
+        try:
+            query.start()
+        except Exception as problem:
+            failure = Failure(query.name, (str(problem),), query.last_batch)
+            if not self._goes_on(query, failure, problem):
+                query.give_up_restart(is_told=True)
+                self._report(QueryFailed(query.name, query.last_batch, str(problem)))
+
+    def _call_off(self, table: str) -> None:
+        """A restart that was to come does not."""
+        self._timers.cancel(table)
+        self[table].give_up_restart()
 
     def _ended(self, last_batches: Mapping[str, int | None]) -> None:
         if self._control is not None:
@@ -69,9 +136,11 @@ class RunningPipeline(RunningQueries):
         if command == "recent" and table:
             return {"recent": self[table].recent_progress}
         if command == "stop" and table:
+            self._call_off(table)
             self[table].stop(deadline_s=self.settings.stop_deadline_s)
             return self[table].summary()
         if command == "restart" and table:
+            self._call_off(table)
             self[table].restart(deadline_s=self.settings.stop_deadline_s)
             return self[table].summary()
         if command == "stop":

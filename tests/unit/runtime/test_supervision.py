@@ -1,0 +1,49 @@
+"""Which failures are worth a restart, and how many."""
+
+from __future__ import annotations
+
+import pytest
+
+from headwater.runtime.supervision import Failure, Supervisor, incurable
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[DIVIDE_BY_ZERO] Division by zero. SQLSTATE: 22012",
+        "org.apache.spark.sql.AnalysisException: [UNRESOLVED_COLUMN] no. SQLSTATE: 42703",
+        "UnknownTopicOrPartitionException: This server does not host this topic-partition.",
+        "headwater.errors.systems.KeyNotUnique: KEY_NOT_UNIQUE: table 't': batch 4 has several",
+        "headwater.errors.systems.DatabaseRefused: DATABASE_REFUSED: table 't': the database",
+        'Traceback (most recent call last):\n  File "app.py", line 3\nZeroDivisionError: division',
+    ],
+)
+def test_what_fails_again_is_not_started_again(text: str) -> None:
+    assert incurable([text])
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "java.net.ConnectException: Connection refused",
+        "org.apache.spark.SparkException: Python worker exited unexpectedly (crashed)",
+        "ExecutorLostFailure (executor 1 exited caused by one of the running tasks)",
+        "headwater.errors.systems.DatabaseUnreachable: DATABASE_UNREACHABLE: table 't': the",
+        'Traceback (most recent call last):\n  File "app.py", line 3\nConnectionRefusedError: no',
+        "java.io.IOException: No space left on device",
+    ],
+)
+def test_what_may_pass_is(text: str) -> None:
+    assert incurable([text]) is None
+
+
+def test_waits_grow_and_the_budget_ends_until_a_batch_is_committed() -> None:
+    supervisor = Supervisor(budget=3)
+
+    def wait(batch: int | None) -> float | None:
+        return supervisor.wait_s(Failure("t", ("Connection refused",), batch))[0]
+
+    assert [wait(None), wait(None), wait(None), wait(None)] == [1, 2, 4, None]
+    assert [wait(0), wait(0)] == [1, 2]
+    assert wait(1) == 1
+    assert Supervisor(budget=0).wait_s(Failure("t", ("gone",), None))[0] is None
