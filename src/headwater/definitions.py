@@ -38,6 +38,14 @@ class OnReject(enum.Enum):
     FAIL = "fail"
 
 
+class OnDataLoss(enum.Enum):
+    """What happens where a checkpoint goes on from input that is no longer there: the start is
+    refused, or the gap is passed over. It is recorded in both cases."""
+
+    FAIL = "fail"
+    SKIP = "skip"
+
+
 class TriggerKind(enum.Enum):
     DEFAULT = "default"
     PROCESSING_TIME = "processing time"
@@ -334,6 +342,7 @@ class Source:
     """How far ahead of the batch's time an event may be; None leaves it to the default."""
     max_per_batch: Limit | None = None
     on_reject: OnReject = OnReject.CAPTURE
+    on_data_loss: OnDataLoss = OnDataLoss.FAIL
     location: Location = field(default=Location("<unknown>", 0), compare=False)
 
     @property

@@ -138,6 +138,15 @@ class QueryFailed(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class GapsFound(Event):
+    """Input of a source was gone before a table had read it; kept in `<source>__gaps`."""
+
+    source: str
+    table: str
+    gaps: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class QueryRestarting(Event):
     """A query failed and starts again after a while; `reason` is the error's first line."""
 

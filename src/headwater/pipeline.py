@@ -21,6 +21,7 @@ from headwater.definitions import (
     Late,
     Limit,
     Lookup,
+    OnDataLoss,
     OnReject,
     OutputMode,
     PythonBody,
@@ -121,6 +122,7 @@ class Pipeline:
         max_ahead: str | None = None,
         max_per_batch: int | str | Limit | None = None,
         on_reject: str | OnReject = OnReject.CAPTURE,
+        on_data_loss: str | OnDataLoss = OnDataLoss.FAIL,
     ) -> Handle:
         """Declares an unbounded input table.
 
@@ -147,6 +149,7 @@ class Pipeline:
                 max_ahead=max_ahead,
                 max_per_batch=limit,
                 on_reject=chosen(OnReject, on_reject, what="on_reject", where=where),
+                on_data_loss=chosen(OnDataLoss, on_data_loss, what="on_data_loss", where=where),
                 location=where,
             )
         )

@@ -35,11 +35,11 @@ def test_a_source_is_the_same_in_python_and_sql() -> None:
             WATERMARK at DELAY OF INTERVAL 10 MINUTES
             MAX AHEAD INTERVAL 5 MINUTES
             MAX PER BATCH '50 files'
-            ON REJECT FAIL"""
+            ON REJECT FAIL ON DATA LOSS SKIP"""
     )
     files = json("in", options={"maxFileAge": "7d"})
     times = {"event_time": "at", "watermark": "10 minutes", "max_ahead": "5 minutes"}
-    limits = {"max_per_batch": "50 files", "on_reject": "fail"}
+    limits = {"max_per_batch": "50 files", "on_reject": "fail", "on_data_loss": "skip"}
     assert in_sql == from_python("source", "signals", files, schema=SCHEMA, **times, **limits)
 
 

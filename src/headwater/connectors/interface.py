@@ -57,6 +57,23 @@ class ReadRequest:
     max_ahead_ms: int | None = None
     """How far ahead of its arrival an event may be; None where nothing is rejected for it."""
     trigger: TriggerKind = TriggerKind.DEFAULT
+    skips_lost: bool = False
+    """Whether input that is no longer there is passed over."""
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """Input that a checkpoint goes on from and that is no longer there: from `start` up to, not
+    with, `end`."""
+
+    topic: str
+    partition: int
+    start: int
+    end: int
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.topic}/{self.partition}: {self.start} to {self.end} ({self.reason})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,6 +188,10 @@ class Connector:
         """Rejected records of a part of the input (None: of all of it), with the columns
         `reason string, raw binary` and the record's origin."""
         raise NotReadable(self.system, "rejected records")
+
+    def gaps(self, request: ReadRequest, reached: str) -> list[Gap]:
+        """What is gone of the input behind `reached`, an offset as the source's own JSON."""
+        return []
 
     def check_readable(self, request: ReadRequest) -> None:
         """Raises where a read would fail: broker out of reach, topic or folder missing."""

@@ -96,6 +96,7 @@ from headwater.errors.planned import (
 )
 from headwater.errors.run import (
     CheckpointExists,
+    DataLost,
     LateMergeImpossible,
     PipelineOwned,
     PipelineUnreachable,
@@ -148,6 +149,7 @@ __all__ = [
     "ConnectionMissing",
     "CrashPointUnreached",
     "CyclicReads",
+    "DataLost",
     "DatabaseRefused",
     "DatabaseUnreachable",
     "DefinitionError",

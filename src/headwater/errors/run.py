@@ -71,6 +71,25 @@ class QueryFailedError(QueryError):
         )
 
 
+class DataLost(EnvironmentProblem):
+    """A checkpoint goes on from input that is no longer there."""
+
+    code = "DATA_LOST"
+
+    def __init__(
+        self, source: str, table: str, gaps: Iterable[str], *, where: Location | None = None
+    ) -> None:
+        super().__init__(
+            f"source {source!r} no longer has everything that table {table!r} goes on from",
+            where=where,
+            found="; ".join(gaps),
+            remedy='bring the records back, go on without them with on_data_loss="skip", '
+            "or begin anew with --fresh",
+            data=f"the gap is kept in {source}__gaps; nothing else was read or written",
+            next_command=f"headwater show {source}__gaps",
+        )
+
+
 class RowsWithoutCheckpoint(UsageError):
     code = "ROWS_WITHOUT_CHECKPOINT"
 

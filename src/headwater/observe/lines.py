@@ -11,6 +11,7 @@ from typing import IO
 from headwater.events import (
     BatchCompleted,
     Event,
+    GapsFound,
     LateCaptured,
     LookupReloaded,
     QueryFailed,
@@ -45,7 +46,13 @@ class LinePrinter:
                     self._pending.setdefault(table, []).append(event)
                     if time.monotonic() - self._told_at.get(table, -math.inf) >= self._every_s:
                         self._flush(table)
-                case QueryStarted() | RejectedCaptured() | LateCaptured() | LookupReloaded():
+                case (
+                    QueryStarted()
+                    | RejectedCaptured()
+                    | LateCaptured()
+                    | LookupReloaded()
+                    | GapsFound()
+                ):
                     self._print(event_line(event))
                 case (
                     QueryStopped(table=table)
@@ -151,6 +158,8 @@ def event_line(event: Event) -> str | None:
             return f"{lookup}: changed, joined from the next batch on"
         case LookupReloaded(lookup=lookup, problem=problem):
             return f"{lookup}: could not be read again, goes on as it was: {problem}"
+        case GapsFound(source=source, table=table, gaps=gaps):
+            return f"{source}: gone before {table} read it, see {source}__gaps: {'; '.join(gaps)}"
         case QueryStopped(table=table, last_batch=batch, was_forced=True):
             which = "its first batch" if batch is None else f"the batch after {batch}"
             return f"{table}: stopped by force in {which}"

@@ -54,6 +54,8 @@ class BuiltTable:
 
     frame: DataFrame
     judged_sources: Mapping[str, DataFrame]
+    sources: Mapping[str, DataFrame]
+    """Every source as it is read."""
 
 
 @dataclass
@@ -81,12 +83,16 @@ class Frames:
     def stream(self, table: str, trigger: Trigger) -> BuiltTable:
         """The unbounded DataFrame of a table; each source is read once per query."""
         judged: dict[str, DataFrame] = {}
+        sources: dict[str, DataFrame] = {}
         late = self.graph.tables[table].late
         lateness = late.lateness if late else None
 
         def read(definition: Definition) -> DataFrame:
             if isinstance(definition, Source):
-                return self._source_stream(table, definition, trigger, judged, lateness)
+                request = self._request(definition, definition.connector, trigger)
+                stream = definition.connector.read_stream(self.spark, request)
+                sources[definition.name] = stream
+                return self._source_stream(table, definition, stream, request, judged, lateness)
             if isinstance(definition, Table):
                 return self._table_as_input(definition, trigger)
             assert isinstance(definition, Lookup)
@@ -94,7 +100,7 @@ class Frames:
 
         frame = _Builder(self.spark, self.graph, read).build(table)
         self.schemas[table] = frame.schema
-        return BuiltTable(frame, judged)
+        return BuiltTable(frame, judged, sources)
 
     def batch(self) -> dict[str, DataFrame]:
         """Every view's and table's DataFrame over the input that is there now."""
@@ -131,16 +137,15 @@ class Frames:
         self,
         table: str,
         source: Source,
-        trigger: Trigger,
+        frame: DataFrame,
+        request: ReadRequest,
         judged: dict[str, DataFrame],
         lateness: str | None,
     ) -> DataFrame:
-        request = self._request(source, source.connector, trigger)
-        frame = source.connector.read_stream(self.spark, request)
         if is_judged(source):
             frame = _judged(frame, source)
             judged[source.name] = frame
-            is_observed = trigger.kind not in NO_OBSERVATION
+            is_observed = request.trigger not in NO_OBSERVATION
             frame = _accepted(frame, source, self.gate(table, source) if is_observed else None)
         return source.connector.below_watermark(_watermarked(frame, source, lateness), request)
 

@@ -11,11 +11,12 @@ from dataclasses import asdict, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self, cast
 
-from headwater.connectors.interface import WriteRequest
+from headwater.connectors.interface import ReadRequest, WriteRequest
 from headwater.definitions import (
     Lookup,
     OutputMode,
     Source,
+    Trigger,
     TriggerKind,
     WatermarkPolicy,
     spark_duration,
@@ -29,6 +30,7 @@ from headwater.jvm.telling import Ear
 from headwater.runtime.clock import ManualClock, start_on
 from headwater.runtime.failures import explained, first_line
 from headwater.runtime.frames import BuiltTable, Frames, Gate, lag_metric
+from headwater.runtime.gaps import GapGuard
 from headwater.runtime.late import LateRows, newest_seen, watch_over
 from headwater.runtime.lateness import LatenessMeter
 from headwater.runtime.lookups import Reloader, VersionedLookup
@@ -187,6 +189,7 @@ class RunningQueries:
         """Builds every query before the first one starts; nothing runs where one cannot."""
         try:
             built = self._build()
+            self._check_gaps(built)
             sides = [side for spec in self._specs.values() for side in self._sides_of(spec, built)]
             self._sides = SideTables(
                 self._side_store, self._storage, self._files, sides, self._report
@@ -263,6 +266,16 @@ class RunningQueries:
                 self._prepare(spec, built[spec.name])
         self._built = dict(built)
         return built
+
+    def _check_gaps(self, built: Mapping[str, BuiltTable]) -> None:
+        guard = GapGuard(self._spark, self._storage, self._files, self._report)
+        for spec in self._specs.values():
+            request_of = partial(self._read_request, trigger=spec.trigger)
+            sources, log = self._graph.sources_of(spec.name), self._log(spec.name)
+            guard.check(spec.name, built[spec.name], sources, log, request_of)
+
+    def _read_request(self, source: Source, trigger: Trigger) -> ReadRequest:
+        return read_request(source, source.connector, self.settings, self._storage, trigger)
 
     def _versioned_lookups(self) -> dict[str, VersionedLookup]:
         used = {
@@ -383,9 +396,7 @@ class RunningQueries:
             if index is None:
                 continue
             source = self._graph.definitions.sources[name]
-            request = read_request(
-                source, source.connector, self.settings, self._storage, spec.trigger
-            )
+            request = self._read_request(source, spec.trigger)
             yield RejectedRecords(
                 self._spark,
                 source,

@@ -5,7 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from headwater.connectors.interface import Connector, ReadRequest, WriteRequest
-from headwater.definitions import Guarantee, Late, Lookup, OutputMode, Source, Table, Trigger
+from headwater.definitions import (
+    Guarantee,
+    Late,
+    Lookup,
+    OnDataLoss,
+    OutputMode,
+    Source,
+    Table,
+    Trigger,
+)
 from headwater.runtime.storage import Storage
 from headwater.settings import Connection, Settings
 
@@ -62,6 +71,7 @@ def read_request(
         event_time=source.event_time if source else None,
         max_ahead_ms=source.max_ahead_ms if source else None,
         trigger=trigger.kind,
+        skips_lost=source is not None and source.on_data_loss is OnDataLoss.SKIP,
     )
 
 

@@ -18,6 +18,7 @@ from headwater.definitions import (
     Late,
     Limit,
     Lookup,
+    OnDataLoss,
     OnReject,
     OutputMode,
     Source,
@@ -117,6 +118,7 @@ def _source(cursor: Cursor, head: _Head, text: str) -> Source:
         max_ahead=found.get("MAX AHEAD"),
         max_per_batch=found.get("MAX PER BATCH"),
         on_reject=found.get("ON REJECT", OnReject.CAPTURE),
+        on_data_loss=found.get("ON DATA LOSS", OnDataLoss.FAIL),
         location=head.location,
     )
 
@@ -239,6 +241,11 @@ def _on_reject(cursor: Cursor) -> OnReject:
     return chosen(OnReject, cursor.name("what happens"), what="ON REJECT", where=where)
 
 
+def _on_data_loss(cursor: Cursor) -> OnDataLoss:
+    where = cursor.position()
+    return chosen(OnDataLoss, cursor.name("what happens"), what="ON DATA LOSS", where=where)
+
+
 def _key(cursor: Cursor) -> tuple[str, ...]:
     cursor.expect_symbol("(")
     columns = [cursor.name("a key column")]
@@ -273,6 +280,7 @@ _SOURCE: Mapping[str, Read] = {
     "MAX AHEAD": _max_ahead,
     "MAX PER BATCH": _limit,
     "ON REJECT": _on_reject,
+    "ON DATA LOSS": _on_data_loss,
 }
 _MATERIALIZED: Mapping[str, Read] = {
     "INTO": connector,

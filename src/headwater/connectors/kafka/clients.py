@@ -115,10 +115,22 @@ def end_offsets(connection: Connection, topic: str) -> dict[int, int]:
 
     Raises BrokerUnreachable, TopicMissing.
     """
-    from confluent_kafka import TopicPartition, admin
+    from confluent_kafka import admin
+
+    return _offsets(connection, topic, admin.OffsetSpec.latest())  # type: ignore[attr-defined, no-untyped-call]
+
+
+def begin_offsets(connection: Connection, topic: str) -> dict[int, int]:
+    """Per partition, the offset of the oldest record that is there."""
+    from confluent_kafka import admin
+
+    return _offsets(connection, topic, admin.OffsetSpec.earliest())  # type: ignore[attr-defined, no-untyped-call]
+
+
+def _offsets(connection: Connection, topic: str, which: Any) -> dict[int, int]:
+    from confluent_kafka import TopicPartition
 
     partitions = [TopicPartition(topic, p) for p in range(partition_count(connection, topic))]
-    latest: Any = admin.OffsetSpec.latest()  # type: ignore[attr-defined, no-untyped-call]
     client = admin_client(connection)
-    asked = client.list_offsets(dict.fromkeys(partitions, latest), request_timeout=_CHECK_S)
+    asked = client.list_offsets(dict.fromkeys(partitions, which), request_timeout=_CHECK_S)
     return {partition.partition: answer.result().offset for partition, answer in asked.items()}

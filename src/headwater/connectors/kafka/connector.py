@@ -12,6 +12,7 @@ from headwater.connectors.interface import (
     ALL_MODES,
     ARRIVAL,
     Connector,
+    Gap,
     OffsetRange,
     ReadRequest,
     WriteRequest,
@@ -19,7 +20,13 @@ from headwater.connectors.interface import (
     limit_option,
     option_texts,
 )
-from headwater.connectors.kafka.clients import create_topic, java_options, topics_of
+from headwater.connectors.kafka.clients import (
+    begin_offsets,
+    create_topic,
+    end_offsets,
+    java_options,
+    topics_of,
+)
 from headwater.connectors.kafka.resuming import write_once
 from headwater.connectors.records import RecordFormat, RecordParser, latest_in
 from headwater.definitions import Limit, LimitUnit, OutputMode, TriggerKind
@@ -83,6 +90,8 @@ class Kafka(Connector):
         is_limited = request.trigger is not TriggerKind.REAL_TIME
         limit = limit_option(self, request) if is_limited else {}
         options = {**self._read_options(request), **limit, **self.starting, **self.options}
+        if request.skips_lost:
+            options["failOnDataLoss"] = "false"
         frame = spark.readStream.format("kafka").options(**options).load()
         return self._shaped(frame, request)
 
@@ -181,6 +190,24 @@ class Kafka(Connector):
         if self.pattern is None:
             self._require_topics("read")
             self._require_existing(connection, found, [*self.topics, *self.assign])
+
+    def gaps(self, request: ReadRequest, reached: str) -> list[Gap]:
+        connection = _required(request.connection)
+        known = topics_of(connection)
+        found = []
+        for topic, partitions in json.loads(reached).items():
+            begins = begin_offsets(connection, topic) if topic in known else {}
+            ends = end_offsets(connection, topic) if topic in known else {}
+            for partition, offset in ((int(p), int(o)) for p, o in partitions.items()):
+                if partition not in begins:
+                    found.append(Gap(topic, partition, offset, offset, "the topic is gone"))
+                elif offset < begins[partition]:
+                    end = begins[partition]
+                    found.append(Gap(topic, partition, offset, end, "deleted by the broker"))
+                elif offset > ends[partition]:
+                    end = ends[partition]
+                    found.append(Gap(topic, partition, 0, end, "the topic was made anew"))
+        return found
 
     def default_limit(self) -> Limit | None:
         return Limit(1_000_000, LimitUnit.ROWS)

@@ -1,0 +1,92 @@
+"""Records that the broker deleted before they were read."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer, TopicPartition
+from pyspark.sql import SparkSession
+
+from headwater import Pipeline
+from headwater.connectors import kafka
+from headwater.connectors.kafka import create_topic
+from headwater.connectors.kafka.clients import admin_client
+from headwater.errors import DataLost
+from headwater.events import Event, GapsFound
+from headwater.settings import Connection, Settings
+
+
+def produce(connection: Connection, topic: str, *numbers: int) -> None:
+    producer = Producer({"bootstrap.servers": connection.require("bootstrap_servers")})
+    for number in numbers:
+        producer.produce(topic, json.dumps({"n": number}), partition=0)
+    assert producer.flush(30) == 0
+
+
+def delete_before(connection: Connection, topic: str, offset: int) -> None:
+    """As retention does."""
+    client = admin_client(connection)
+    asked = client.delete_records([TopicPartition(topic, 0, offset)])
+    for answer in asked.values():
+        answer.result(timeout=30)
+
+
+def application(connection: Connection, topic: str, folder: Path, **choices: Any) -> Pipeline:
+    connections = {"kafka": dict(connection.options)}
+    app = Pipeline("app", settings=Settings(folder, connections=connections))
+    app.source("numbers", kafka(topic), schema="n int", **choices)
+    app.table(name="raw")(lambda numbers: numbers)
+    return app
+
+
+def stored(spark: SparkSession, folder: Path, table: str) -> list[tuple[Any, ...]]:
+    frame = spark.read.format("delta").load(str(folder / ".headwater/app/tables" / table))
+    return sorted(tuple(row) for row in frame.collect())
+
+
+def test_a_gap_is_found_before_the_start_and_kept(
+    spark: SparkSession, kafka_connection: Connection, tmp_path: Path
+) -> None:
+    topic = f"t-{uuid.uuid4().hex[:8]}"
+    create_topic(kafka_connection, topic)
+    produce(kafka_connection, topic, 0, 1, 2)
+    application(kafka_connection, topic, tmp_path).refresh()
+    produce(kafka_connection, topic, 3, 4, 5, 6)
+    delete_before(kafka_connection, topic, 5)
+    for _ in range(2):
+        with pytest.raises(DataLost, match=f"{topic}/0: 3 to 5"):
+            application(kafka_connection, topic, tmp_path).refresh()
+    gaps = stored(spark, tmp_path, "numbers__gaps")
+    assert [gap[:7] for gap in gaps] == [("raw", topic, 0, 3, 5, "deleted by the broker", 0)]
+    assert stored(spark, tmp_path, "raw") == [(0,), (1,), (2,)]
+
+    events: list[Event] = []
+    app = application(kafka_connection, topic, tmp_path, on_data_loss="skip")
+    app.refresh(report=events.append)
+    assert stored(spark, tmp_path, "raw") == [(0,), (1,), (2,), (5,), (6,)]
+    assert [event.table for event in events if isinstance(event, GapsFound)] == ["raw"]
+    assert len(stored(spark, tmp_path, "numbers__gaps")) == 1
+    app.refresh()
+    assert len(stored(spark, tmp_path, "raw")) == 5
+
+
+def test_without_the_check_the_gap_would_be_passed_over_in_silence(
+    spark: SparkSession,
+    kafka_connection: Connection,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    topic = f"t-{uuid.uuid4().hex[:8]}"
+    create_topic(kafka_connection, topic)
+    produce(kafka_connection, topic, 0)
+    application(kafka_connection, topic, tmp_path).refresh()
+    produce(kafka_connection, topic, 1, 2)
+    delete_before(kafka_connection, topic, 2)
+    monkeypatch.setattr("headwater.runtime.gaps.GapGuard.check", lambda *_: None)
+    application(kafka_connection, topic, tmp_path, on_data_loss="skip").refresh()
+    assert stored(spark, tmp_path, "raw") == [(0,), (2,)]
+    assert not (tmp_path / ".headwater/app/tables/numbers__gaps").exists()
