@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from headwater.errors import (
+    ClusterMissing,
     ConnectionMissing,
     InvalidSetting,
     LiteralSecret,
@@ -33,7 +34,7 @@ from headwater.errors import (
     UnknownProfile,
     UnknownSetting,
 )
-from headwater.local import services
+from headwater.local import ports, services
 
 FILE = "headwater.toml"
 ENVIRONMENT_PREFIX = "HEADWATER_"
@@ -113,7 +114,9 @@ class Settings:
         if name in self.connections:
             origin = f"{FILE} [profile.{self.profile}.connections.{name}]"
             return Connection(name, self.connections[name], origin)
-        is_local_service = self.profile == "local" and name in services.SERVICES
+        # The cluster of this machine reaches its services as well.
+        is_here = self.profile == "local" or self.master.startswith(f"spark://{ports.HOST}:")
+        is_local_service = is_here and name in services.SERVICES
         if is_local_service and (running := services.connection(self.local_folder, name)):
             return Connection(name, running, f"headwater services up {name}")
         raise ConnectionMissing(name, profile=self.profile)
@@ -164,6 +167,11 @@ def load(
             values[key], origins[key] = environment[variable], f"environment {variable}"
         if key in given:
             values[key], origins[key] = given[key], "flag"
+    if profile == "cluster" and not section and "master" not in values:
+        found = services.connection((folder / ".headwater").resolve(), "spark")
+        if not found:
+            raise ClusterMissing()
+        values["master"], origins["master"] = found["master"], "headwater services up spark"
     values = {key: _typed(key, value, origins[key]) for key, value in values.items()}
     return Settings(
         folder=folder.resolve(),
@@ -202,7 +210,7 @@ def _profile(document: dict[str, Any], profile: str, path: Path) -> dict[str, An
         raise InvalidSetting("profile", profiles, "tables such as [profile.local]", FILE)
     for name, section in profiles.items():
         _known(section, (*_PER_PROFILE, "connections", "spark"), path, f"profile.{name}.")
-    if profile not in profiles and profile != "local":
+    if profile not in profiles and profile not in ("local", "cluster"):
         raise UnknownProfile(profile, [*profiles, "local"])
     return dict(profiles.get(profile, {}))
 

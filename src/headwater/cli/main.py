@@ -21,6 +21,8 @@ COMMANDS = (
     "test",
     "verify",
     "late",
+    "state",
+    "files",
     "services",
     "demo",
     "bench",

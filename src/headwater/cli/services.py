@@ -1,4 +1,4 @@
-"""`headwater services`: a real Kafka broker and a real PostgreSQL server on this machine."""
+"""`headwater services`: a real broker, database server and Spark cluster on this machine."""
 
 from __future__ import annotations
 
@@ -6,15 +6,18 @@ import argparse
 from collections.abc import Callable
 from pathlib import Path
 
-SUMMARY = "start, stop and list local services: kafka, postgres"
+SUMMARY = "start, stop and list local services: kafka, postgres, spark"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
     up = actions.add_parser("up", help="start services, or find them running")
-    up.add_argument("names", nargs="+", metavar="NAME", help="kafka or postgres")
+    up.add_argument("names", nargs="+", metavar="NAME", help="kafka, postgres or spark")
     up.add_argument(
         "--port", type=_port, metavar="N", help="listen on this port (one service only)"
+    )
+    up.add_argument(
+        "--workers", type=_count, metavar="N", help="spark only: so many workers (default: 2)"
     )
     down = actions.add_parser("down", help="stop services; their data stays")
     down.add_argument("names", nargs="*", metavar="NAME", help="default: every service started")
@@ -31,6 +34,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def _port(text: str) -> int:
     if not text.isdigit() or not 1 <= int(text) <= 65_535:
         raise argparse.ArgumentTypeError(f"{text!r} is no port; expected 1 to 65535")
+    return int(text)
+
+
+def _count(text: str) -> int:
+    if not text.isdigit() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of workers; expected 1 or more")
     return int(text)
 
 
@@ -51,6 +60,8 @@ def _up(args: argparse.Namespace) -> int:
     services.require_known(args.names)
     if args.port is not None and len(args.names) > 1:
         raise PortForSeveral(port=args.port, services=args.names)
+    if args.workers is not None:
+        services.shape_cluster(args.folder, workers=args.workers)
     for name in args.names:
         found = services.up(args.folder, name, port=args.port, report=step_printer())
         how = "already running" if found.was_running else "started"

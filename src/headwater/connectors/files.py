@@ -22,6 +22,7 @@ from headwater.connectors.interface import (
     option_texts,
     struct_type,
 )
+from headwater.connectors.manifest import remove_orphans
 from headwater.connectors.records import CORRUPT, RecordFormat, RecordParser, latest_in
 from headwater.definitions import Limit, LimitUnit, OutputMode
 from headwater.errors import InvalidSchema, PathMissing, SchemaMissing
@@ -97,6 +98,11 @@ class Files(Connector):
     def write_stream(self, frame: DataFrame, request: WriteRequest) -> DataStreamWriter:
         writer = frame.writeStream.format(self.system).options(**self._write_options())
         return writer.option("path", located(self.path, request.base))
+
+    def tidy(self, request: WriteRequest) -> None:
+        path = located(self.path, request.base)
+        if "://" not in path:
+            remove_orphans(Path(path))
 
     def write_batch(self, frame: DataFrame, request: WriteRequest) -> None:
         """A local folder is swapped for a finished one; elsewhere Spark overwrites it, and a

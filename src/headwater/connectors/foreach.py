@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -12,6 +13,7 @@ from headwater.connectors.interface import (
     Connector,
     ReadRequest,
     WriteRequest,
+    batch_by_batch,
 )
 from headwater.definitions import OutputMode, TriggerKind
 from headwater.errors import InvalidConnector, NotReadable
@@ -27,6 +29,7 @@ class FunctionSink(Connector):
 
     writes: ClassVar[bool] = True
 
+    is_idempotent: bool = False
     read: Callable[[SparkSession], DataFrame] | None = None
     clear: Callable[[], object] | None = None
 
@@ -52,24 +55,26 @@ class ForeachBatch(FunctionSink):
     system: ClassVar[str] = "foreach_batch"
     writes_increments: ClassVar[bool] = True
 
-    function: Callable[[DataFrame, int], object]
+    function: Callable[..., object]
 
     def modes(self, *, has_key: bool) -> frozenset[OutputMode]:
         return ALL_MODES
 
     def idempotence(self, mode: OutputMode, *, has_key: bool) -> tuple[bool, str]:
+        if self.is_idempotent:
+            return True, "the function says that it recognises a batch it saw before"
         return False, "whether the function recognises a batch it saw before is not known"
 
     def write_stream(self, frame: DataFrame, request: WriteRequest) -> DataStreamWriter:
-        def call(batch: DataFrame, number: int) -> None:
-            self.function(batch, number)
-
-        return frame.writeStream.foreachBatch(call)
+        return batch_by_batch(self, frame, request)
 
     def write_increment(
         self, frame: DataFrame, request: WriteRequest, *, query: str, batch: int
     ) -> None:
-        self.function(frame, batch)
+        if _takes_query(self.function):
+            self.function(frame, batch, query)
+        else:
+            self.function(frame, batch)
 
     def describe(self) -> str:
         return f"foreach_batch {_name(self.function)}"
@@ -98,20 +103,34 @@ class Foreach(FunctionSink):
         return f"foreach {_name(self.target)}"
 
 
+def _takes_query(function: Callable[..., object]) -> bool:
+    """Whether a function has a place for the id of its query."""
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        return False
+    kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    return len([p for p in parameters if p.kind in kinds and p.default is p.empty]) == 3
+
+
 def _name(target: object) -> str:
     return getattr(target, "__qualname__", type(target).__qualname__)
 
 
 def foreach_batch(
-    function: Callable[[DataFrame, int], object],
+    function: Callable[..., object],
     *,
+    idempotent: bool = False,
     read: Callable[[SparkSession], DataFrame] | None = None,
     clear: Callable[[], object] | None = None,
 ) -> ForeachBatch:
     """A sink that calls `function(frame, batch)` once per batch, in the driver.
 
     All output modes, micro-batch triggers, at-least-once: after a crash the last batch comes
-    again, with the same number. What the function raises fails the query, with its own line.
+    again, with the same number. A function with a third parameter is also given the id of its
+    query: (query, batch) names a batch for good, see `advance_ledger`. A function that leaves the
+    same content when a batch comes again may say so: `idempotent=True`. What the function raises
+    fails the query, with its own line.
     `read(spark)` gives what the function has stored as a DataFrame and `clear()` removes it:
     with both, `headwater verify` can hold the function to its word.
 
@@ -122,7 +141,35 @@ def foreach_batch(
     """
     if not callable(function):
         raise InvalidConnector("foreach_batch", f"{function!r} cannot be called")
-    return ForeachBatch(function, read=read, clear=clear)
+    return ForeachBatch(function, is_idempotent=idempotent, read=read, clear=clear)
+
+
+def advance_ledger(cursor: Any, query: str, batch: int, *, mark: str = "%s") -> bool:
+    """Whether a batch is to be written now, asked inside a transaction of your own database.
+
+    `cursor` is one of Python's database interface, in the transaction that writes the rows; `mark`
+    is how its driver marks a parameter ("%s", "?"). The number of the last batch of each query is
+    kept in the table `headwater_ledger`, and is advanced with the rows or not at all.
+
+    >>> import sqlite3
+    >>> cursor = sqlite3.connect(":memory:").cursor()
+    >>> advance_ledger(cursor, "q", 0, mark="?"), advance_ledger(cursor, "q", 0, mark="?")
+    (True, False)
+    """
+    cursor.execute(
+        "CREATE TABLE IF NOT EXISTS headwater_ledger "
+        "(query VARCHAR(200) NOT NULL PRIMARY KEY, batch BIGINT NOT NULL)"
+    )
+    known = f"SELECT 1 FROM headwater_ledger WHERE query = {mark}"
+    cursor.execute(
+        f"INSERT INTO headwater_ledger (query, batch) SELECT {mark}, -1 WHERE NOT EXISTS ({known})",
+        (query, query),
+    )
+    cursor.execute(
+        f"UPDATE headwater_ledger SET batch = {mark} WHERE query = {mark} AND batch < {mark}",
+        (batch, query, batch),
+    )
+    return int(cursor.rowcount) == 1
 
 
 def foreach(

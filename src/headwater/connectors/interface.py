@@ -232,6 +232,9 @@ class Connector:
     def prepare(self, spark: SparkSession, schema: str, request: WriteRequest) -> None:
         """Called before the first batch: creates what readers expect to find (an empty table)."""
 
+    def tidy(self, request: WriteRequest) -> None:
+        """Called before every start of a query: removes what a crashed attempt left behind."""
+
     def holds_rows(self, spark: SparkSession, request: WriteRequest) -> bool:
         """Whether the table has content already, where that is cheap to know."""
         return False

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from headwater.errors.base import (
+    EnvironmentProblem,
     Location,
     SettingsError,
     listed,
@@ -38,6 +39,19 @@ class SettingsUnreadable(SettingsError):
 
     def __init__(self, path: str, problem: str) -> None:
         super().__init__(f"{path} is not valid TOML", found=problem)
+
+
+class ClusterMissing(EnvironmentProblem):
+    """Profile `cluster` is not declared, and no cluster runs on this machine."""
+
+    code = "CLUSTER_MISSING"
+
+    def __init__(self) -> None:
+        super().__init__(
+            "profile 'cluster' is not declared, and no Spark cluster runs on this machine",
+            expected='master = "spark://host:7077" in [profile.cluster] of headwater.toml',
+            next_command="headwater services up spark",
+        )
 
 
 class UnknownProfile(SettingsError):

@@ -90,6 +90,29 @@ class DataLost(EnvironmentProblem):
         )
 
 
+class NoState(UsageError):
+    code = "NO_STATE"
+
+    def __init__(self, table: str, operator: int, found: str) -> None:
+        super().__init__(
+            f"table {table!r} has no state of operator {operator} to show",
+            found=found,
+            remedy="run the table first, or name an operator that it has: --operator N",
+        )
+
+
+class NotAFolderOfFiles(UsageError):
+    code = "NOT_A_FOLDER_OF_FILES"
+
+    def __init__(self, table: str, found: str, *, where: Location | None = None) -> None:
+        super().__init__(
+            f"table {table!r} is not written to a folder of files on this machine",
+            where=where,
+            found=found,
+            remedy="Delta and databases have readers of their own; see headwater show",
+        )
+
+
 class RowsWithoutCheckpoint(UsageError):
     code = "ROWS_WITHOUT_CHECKPOINT"
 

@@ -19,6 +19,7 @@ from headwater.errors import PortTaken, ServiceFailed, ServiceUnknown
 from headwater.events import Report, StepFinished, StepStarted, silent
 from headwater.local import ports
 from headwater.local.cache import replace_text
+from headwater.local.cluster import ClusterShape, SparkCluster, write_shape
 from headwater.local.kafka import Kafka
 from headwater.local.postgres import Postgres
 from headwater.local.processes import (
@@ -32,7 +33,9 @@ from headwater.local.processes import (
 )
 from headwater.local.service import Service
 
-SERVICES: dict[str, Service] = {service.name: service for service in (Kafka(), Postgres())}
+SERVICES: dict[str, Service] = {
+    service.name: service for service in (Kafka(), Postgres(), SparkCluster())
+}
 
 _ATTEMPTS = 3
 _RELEASE_S = 2.0
@@ -157,6 +160,11 @@ def connection(folder: Path, name: str) -> dict[str, str]:
     if address(folder, name) is None or state is None:
         return {}
     return _service(name).connection(home, state.port)
+
+
+def shape_cluster(folder: Path, *, workers: int) -> None:
+    """How many workers the Spark cluster has from its next start on."""
+    write_shape(_home(folder, "spark"), ClusterShape(workers=workers))
 
 
 def require_known(names: Iterable[str]) -> None:

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import urllib.parse
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from headwater.connectors.manifest import committed_files
+
 if TYPE_CHECKING:
     import pyarrow
-
-MANIFEST = "_spark_metadata"
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,30 +94,6 @@ def file_rows(folder: Path, format: str, limit: int, *, has_header: bool = True)
     newest = [_read_file(file, format, has_header=has_header) for file in _last(files, limit)]
     columns = tuple(newest[0].column_names) if newest else ()
     return Rows(columns, _tail(([table] for table in newest), limit), None)
-
-
-def committed_files(folder: Path) -> list[Path]:
-    """A folder's data files, oldest first; those of its manifest where a stream wrote it."""
-    if (folder / MANIFEST).is_dir():
-        return [file for file in _manifest(folder / MANIFEST) if file.exists()]
-    files = [
-        file
-        for file in folder.rglob("*")
-        if file.is_file() and not file.name.startswith(("_", "."))
-    ]
-    return sorted(files, key=lambda file: file.stat().st_mtime)
-
-
-def _manifest(folder: Path) -> list[Path]:
-    """Spark's log of a file sink: one file per batch, of which every tenth sums up the others."""
-    logs = {int(log.name.split(".")[0]): log for log in folder.iterdir() if log.name[0].isdigit()}
-    compact = max((n for n, log in logs.items() if log.suffix == ".compact"), default=-1)
-    files: list[Path] = []
-    for number in sorted(n for n in logs if n >= compact):
-        for line in logs[number].read_text().splitlines()[1:]:
-            entry = json.loads(line)
-            files.append(Path(urllib.parse.unquote(urllib.parse.urlparse(entry["path"]).path)))
-    return files
 
 
 def _last(files: Sequence[Path], limit: int) -> list[Path]:

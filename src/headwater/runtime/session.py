@@ -14,6 +14,8 @@ from headwater.errors import SessionLacksJars
 from headwater.events import Report, silent, step
 from headwater.local.jars import JarSet, jar_paths
 from headwater.local.java import find_java
+from headwater.local.ports import HOST
+from headwater.runtime.shipping import python_files
 from headwater.settings import Settings
 
 if TYPE_CHECKING:
@@ -105,10 +107,35 @@ def spark_settings(settings: Settings) -> list[SparkSetting]:
             "small stateful batches gain nothing from planning twice",
         ),
     ]
+    if not settings.master.startswith("local"):
+        chosen += _of_cluster(settings)
     mine = {setting.key: setting for setting in chosen}
     for key, value in settings.spark.items():
         mine[key] = SparkSetting(key, value, f"headwater.toml [profile.{settings.profile}.spark]")
     return list(mine.values())
+
+
+def _of_cluster(settings: Settings) -> list[SparkSetting]:
+    """What executors of their own need; where the master is on this machine, they are too."""
+    chosen = [
+        SparkSetting(
+            "spark.executor.defaultJavaOptions",
+            "-XX:+UseParallelGC -Djava.net.preferIPv6Addresses=false",
+            "as in the driver",
+        ),
+        SparkSetting(
+            "spark.speculation",
+            "false",
+            "a second attempt beside the first would write to Kafka twice",
+        ),
+    ]
+    if settings.master.startswith(f"spark://{HOST}:"):
+        chosen += [
+            SparkSetting("spark.driver.host", HOST, "the cluster is on this machine"),
+            SparkSetting("spark.executor.memory", "1g", "what a worker of this machine offers"),
+            SparkSetting("spark.executor.cores", "1", "one executor per worker of this machine"),
+        ]
+    return chosen
 
 
 def _checkpoint_files(settings: Settings) -> list[SparkSetting]:
@@ -162,6 +189,8 @@ def open_session(
         builder = builder.config(setting.key, setting.value)
     key, value = _jar_setting(settings, paths)
     builder = builder.config(key, value)
+    if not settings.master.startswith("local"):
+        builder = builder.config("spark.submit.pyFiles", ",".join(python_files(settings)))
     if not is_verbose:
         java_options = "spark.driver.extraJavaOptions"
         given = settings.spark.get(java_options, "")

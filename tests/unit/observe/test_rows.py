@@ -9,7 +9,8 @@ from deltalake import write_deltalake
 from pyarrow import csv as arrow_csv
 from pyarrow import orc, parquet
 
-from headwater.observe.rows import committed_files, delta_rows, file_rows
+from headwater.connectors.manifest import committed_files, remove_orphans
+from headwater.observe.rows import delta_rows, file_rows
 
 
 def numbers(*values: int) -> pyarrow.Table:
@@ -80,6 +81,18 @@ def test_a_compact_manifest_replaces_those_before_it(tmp_path: Path) -> None:
     manifest(tmp_path, "9.compact", files[:2])
     manifest(tmp_path, "10", files[2:])
     assert committed_files(tmp_path) == files
+
+
+def test_only_files_that_spark_wrote_and_no_batch_names_are_removed(tmp_path: Path) -> None:
+    part = "part-00000-0a1b2c3d-1111-2222-3333-444455556666-c000.txt"
+    kept, orphan = tmp_path / part, tmp_path / part.replace("0a1b", "ffff")
+    mine = tmp_path / "part-list.txt"
+    for file in (kept, orphan, mine):
+        file.write_text("x")
+    assert remove_orphans(tmp_path) == []
+    manifest(tmp_path, "0", [kept])
+    assert remove_orphans(tmp_path) == [orphan]
+    assert sorted(file.name for file in tmp_path.glob("part*")) == sorted([kept.name, mine.name])
 
 
 def test_a_folder_without_a_manifest_is_read_as_it_is(tmp_path: Path) -> None:

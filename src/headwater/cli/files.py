@@ -1,0 +1,41 @@
+"""List the files of a table that count, one per line, for readers other than Spark: the folder may
+also hold files of attempts that a crash cut off."""
+
+from __future__ import annotations
+
+import argparse
+
+from headwater.cli import options
+from headwater.cli.exit_codes import ExitCode
+
+SUMMARY = "list the files of a table that count"
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("table", metavar="TABLE", help="a table that is written to files")
+    parser.add_argument("--app", metavar="APP", help="the application (default as in run)")
+    options.add_settings(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    from pathlib import Path
+
+    from headwater.cli.app import load_app
+    from headwater.cli.printing import step_printer
+    from headwater.connectors.files import Files
+    from headwater.connectors.interface import located
+    from headwater.connectors.manifest import committed_files
+    from headwater.errors import NotAFolderOfFiles, UnknownTable
+
+    application = load_app(args.app, flags=options.flags(args), report=step_printer())
+    tables = application.pipeline.definitions().tables
+    if args.table not in tables:
+        raise UnknownTable(args.table, tables)
+    sink = tables[args.table].into
+    path = located(sink.path, application.settings.folder) if isinstance(sink, Files) else None
+    if path is None or "://" in path:
+        found = "a managed Delta table" if sink is None else sink.describe()
+        raise NotAFolderOfFiles(args.table, found, where=tables[args.table].location)
+    for file in committed_files(Path(path)):
+        print(file)
+    return ExitCode.OK

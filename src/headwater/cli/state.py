@@ -1,0 +1,47 @@
+"""Show what a table keeps between batches: its operators, how many keys and how much memory, and
+some keys with their values, read from the checkpoint by Spark's own state reader."""
+
+from __future__ import annotations
+
+import argparse
+
+from headwater.cli import options
+from headwater.cli.exit_codes import ExitCode
+
+SUMMARY = "show the state that a table keeps between batches"
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("table", metavar="TABLE", help="a table with state")
+    parser.add_argument("--app", metavar="APP", help="the application (default as in run)")
+    parser.add_argument("--rows", type=int, default=20, metavar="N", help="default: %(default)s")
+    parser.add_argument("--operator", type=int, default=0, metavar="N", help="default: %(default)s")
+    parser.add_argument("--batch", type=int, metavar="N", help="as of this batch (default: last)")
+    options.add_settings(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    from headwater.cli.app import load_app
+    from headwater.cli.printing import step_printer
+    from headwater.cli.sessions import session_for
+    from headwater.errors import UnknownTable
+    from headwater.observe.grid import grid
+    from headwater.observe.state import state_of
+    from headwater.runtime.storage import Storage
+
+    application = load_app(args.app, flags=options.flags(args), report=step_printer())
+    tables = application.pipeline.definitions().tables
+    if args.table not in tables:
+        raise UnknownTable(args.table, tables)
+    storage = Storage(application.settings.storage_root, application.pipeline.name)
+    checkpoint = storage.checkpoint(args.table)
+    with session_for(application, report=step_printer(), is_verbose=args.verbose) as spark:
+        found = state_of(
+            spark, args.table, checkpoint, args.operator, batch=args.batch, limit=args.rows
+        )
+        for operator in found.operators:
+            print(f"{args.table}: operator {operator}")
+        print(f"{found.keys:,} keys in {found.partitions} partitions as of batch {found.batch}")
+        if found.rows:
+            print(grid(("key", "value"), found.rows))
+    return ExitCode.OK
