@@ -23,6 +23,7 @@ COMMANDS = (
     "late",
     "state",
     "files",
+    "savepoint",
     "services",
     "demo",
     "bench",

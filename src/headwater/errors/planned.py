@@ -157,6 +157,25 @@ class CheckpointNotResumable(UsageError):
         )
 
 
+class CheckpointIncompatible(UsageError):
+    """The definition was changed in a way that the checkpoint cannot follow."""
+
+    code = "CHECKPOINT_INCOMPATIBLE"
+
+    def __init__(
+        self, table: str, problems: Iterable[str], *, where: Location | None = None
+    ) -> None:
+        super().__init__(
+            f"table {table!r} cannot be resumed on its checkpoint",
+            where=where,
+            found="; ".join(problems),
+            remedy="take the change back, or start the table afresh: its checkpoint and rows are "
+            "moved aside and kept",
+            data="nothing was read or written",
+            next_command=f"headwater run --fresh {table}",
+        )
+
+
 class LatePolicyImpossible(DefinitionError):
     """A late policy that a table's query cannot have."""
 

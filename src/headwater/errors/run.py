@@ -90,6 +90,56 @@ class DataLost(EnvironmentProblem):
         )
 
 
+class SavepointExists(UsageError):
+    code = "SAVEPOINT_EXISTS"
+
+    def __init__(self, name: str) -> None:
+        super().__init__(
+            f"there is a savepoint {name!r} already",
+            remedy="take another name; a savepoint is never replaced",
+            next_command="headwater savepoint list",
+        )
+
+
+class UnknownSavepoint(UsageError):
+    code = "UNKNOWN_SAVEPOINT"
+
+    def __init__(self, name: str, known: Iterable[str]) -> None:
+        known = list(known)
+        close = nearest(name, known)
+        super().__init__(
+            f"there is no savepoint {name!r}",
+            found=f"savepoints: {listed(known)}" if known else "none was made yet",
+            remedy=f"did you mean {close!r}?" if close else None,
+            next_command="headwater savepoint list",
+        )
+
+
+class SavepointNotRestorable(UsageError):
+    """Going back would leave a sink with rows that the pipeline writes again."""
+
+    code = "SAVEPOINT_NOT_RESTORABLE"
+
+    def __init__(self, name: str, reason: str) -> None:
+        super().__init__(
+            f"savepoint {name!r} cannot be restored",
+            found=reason,
+            remedy="restore a savepoint without this table, or empty the sink and run --fresh",
+            data="nothing was changed",
+        )
+
+
+class NoCheckpoint(UsageError):
+    code = "NO_CHECKPOINT"
+
+    def __init__(self, tables: Iterable[str]) -> None:
+        super().__init__(
+            f"no batch of {listed(list(tables))} was committed yet",
+            remedy="run the pipeline first",
+            next_command="headwater run",
+        )
+
+
 class NoState(UsageError):
     code = "NO_STATE"
 

@@ -22,6 +22,8 @@ class StatefulOperator:
 
     kind: str
     is_bounded: bool
+    shape: str = ""
+    """What its state is made of, in words that stay the same as long as the state fits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,8 +146,40 @@ def _stateful(node: Any, checker: Any) -> StatefulOperator | None:
     name = str(node.nodeName())
     if name == "Join":
         sides = (node.left().output(), node.right().output())
-        return StatefulOperator(kind_of(node), all(_has_event_time(s, checker) for s in sides))
-    return StatefulOperator(kind_of(node), _is_bounded(name, node, checker))
+        is_bounded = all(_has_event_time(s, checker) for s in sides)
+        return StatefulOperator(kind_of(node), is_bounded, _state_shape(name, node))
+    is_bounded = _is_bounded(name, node, checker)
+    return StatefulOperator(kind_of(node), is_bounded, _state_shape(name, node))
+
+
+_NUMBERS = re.compile(r"#\d+L?|-T\d+(ms|s)?\b")
+_ALIASES = re.compile(r"\s+AS\s+(`[^`]*`|\w+)")
+
+
+def _state_shape(name: str, node: Any) -> str:
+    """What an operator keeps per key. Names of results and Spark's own numbers do not matter."""
+    if name == "Aggregate":
+        grouping, results = node.groupingExpressions(), node.aggregateExpressions()
+        keys = [str(e.dataType().catalogString()) for e in items(grouping)]
+        texts = sorted(_plain_text(e.toString()) for e in items(results) if not _is_column(e))
+        return f"aggregation by ({', '.join(keys)}) of {', '.join(texts) or 'nothing'}"
+    if name in ("Deduplicate", "DeduplicateWithinWatermark"):
+        return f"deduplication by ({_plain_text(node.keys().mkString(', '))})"
+    if name == "Join":
+        condition = node.condition()
+        text = _plain_text(condition.get().toString()) if condition.isDefined() else "nothing"
+        return f"{node.joinType().toString()} join on {text}"
+    return f"{name} of ({', '.join(map(str, node.schema().fieldNames()))})"
+
+
+def _is_column(expression: Any) -> bool:
+    if class_name(expression) == "Alias":
+        expression = expression.child()
+    return class_name(expression) in ("AttributeReference", "GetStructField")
+
+
+def _plain_text(text: Any) -> str:
+    return _ALIASES.sub("", _NUMBERS.sub("", str(text)))
 
 
 def _is_bounded(name: str, node: Any, checker: Any) -> bool:

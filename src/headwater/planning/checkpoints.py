@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from headwater.planning.verdicts import SHAPE, Shape, Verdict, compared
 from headwater.runtime.storage import Files, Storage, last_number
+
+NOTHING_CHANGED = Verdict()
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,12 +17,18 @@ class CheckpointState:
     path: str
     last_planned: int | None
     last_committed: int | None
+    verdict: Verdict = NOTHING_CHANGED
 
     @property
     def is_new(self) -> bool:
         return self.last_planned is None
 
     def __str__(self) -> str:
+        if self.verdict.problems:
+            return f"cannot be resumed: {'; '.join(self.verdict.problems)}"
+        return self._how_far()
+
+    def _how_far(self) -> str:
         if self.last_planned is None:
             return "new"
         if self.last_committed is None:
@@ -32,8 +41,13 @@ class CheckpointState:
         return f"resumes after batch {self.last_committed}"
 
 
-def checkpoint_state(files: Files, storage: Storage, table: str) -> CheckpointState:
+def checkpoint_state(files: Files, storage: Storage, table: str, shape: Shape) -> CheckpointState:
     path = storage.checkpoint(table)
-    return CheckpointState(
-        path, last_number(files, f"{path}/offsets"), last_number(files, f"{path}/commits")
-    )
+    planned = last_number(files, f"{path}/offsets")
+    committed = last_number(files, f"{path}/commits")
+    return CheckpointState(path, planned, committed, _verdict(files, f"{path}/{SHAPE}", shape))
+
+
+def _verdict(files: Files, path: str, shape: Shape) -> Verdict:
+    before = Shape.parse(files.read(path)) if files.exists(path) else None
+    return NOTHING_CHANGED if before is None else compared(before, shape)

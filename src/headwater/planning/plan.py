@@ -18,7 +18,13 @@ from headwater.definitions import (
     Trigger,
     TriggerKind,
 )
-from headwater.errors import KeyUnknown, TriggerImpossible, UnknownTable
+from headwater.errors import (
+    CheckpointIncompatible,
+    KeyUnknown,
+    TriggerImpossible,
+    UnknownTable,
+)
+from headwater.event_time.late import watched_entries
 from headwater.events import Report, silent
 from headwater.graph import Graph, laws, resolve
 from headwater.planning import startability
@@ -44,6 +50,7 @@ from headwater.planning.triggers import (
     verdict,
     verdicts,
 )
+from headwater.planning.verdicts import shape_of
 from headwater.runtime.frames import Frames
 from headwater.runtime.session import open_session
 from headwater.runtime.specification import QuerySpec
@@ -115,6 +122,16 @@ class Plan:
             if table.decisions is not None and not table.decisions.checkpoint.is_new
         }
         startability.check(self.graph, self.settings, self.queries, resumed)
+        self.require_resumable()
+
+    def require_resumable(self) -> None:
+        """Raises CheckpointIncompatible for the first table that its checkpoint does not fit."""
+        for name, table in self.tables.items():
+            if table.decisions is None:
+                continue
+            problems = table.decisions.checkpoint.verdict.problems
+            if problems and not table.decisions.checkpoint.is_new:
+                raise CheckpointIncompatible(name, problems, where=table.query.table.location)
 
 
 def make_plan(
@@ -222,6 +239,18 @@ class _Planner:
         sources = self._graph.sources_of(table.name)
         check_watermarks(table, trigger, frame, facts, mode.mode, sources)
         self._modes[table.name] = mode.mode
+        shape = shape_of(
+            self._graph.definitions.pipeline,
+            table.name,
+            inputs=[one.name for one in inputs],
+            sources=sources,
+            facts=facts,
+            windows=[entry.window for entry in watched_entries(frame) if entry.window],
+            mode=mode.mode,
+            partitions=self._settings.shuffle_partitions or self._settings.cores,
+            is_async=guarantee.is_async_progress,
+        )
+        checkpoint = checkpoint_state(self._files, self._storage, table.name, shape)
         addresses = addresses_of(self._graph, table, sink, self._settings, self._storage)
         decisions = Decisions(
             frame=frame,
@@ -231,9 +260,12 @@ class _Planner:
             trigger_reason=self._trigger_reason(table),
             guarantee=guarantee,
             late=late,
-            checkpoint=checkpoint_state(self._files, self._storage, table.name),
+            checkpoint=checkpoint,
             addresses=addresses,
-            notes=notes_of(self._graph, table, facts, mode.mode, guarantee, self._modes),
+            notes=(
+                *notes_of(self._graph, table, facts, mode.mode, guarantee, self._modes),
+                *checkpoint.verdict.notes,
+            ),
         )
         query = QuerySpec(
             table,
@@ -243,6 +275,7 @@ class _Planner:
             guarantee.guarantee,
             guarantee.is_async_progress,
             late.policy,
+            shape.text(),
         )
         return TablePlan(query, decisions)
 

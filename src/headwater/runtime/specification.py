@@ -31,6 +31,8 @@ class QuerySpec:
     is_async_progress: bool = False
     late: Late | None = None
     """What becomes of late rows; None where no row can be late."""
+    shape: str | None = None
+    """What of the query its checkpoint depends on, as a text to be left there."""
 
     @property
     def name(self) -> str:

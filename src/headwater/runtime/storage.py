@@ -50,6 +50,9 @@ class Storage:
     def replays(self, table: str) -> str:
         return f"{self.root}/{self.pipeline}/replays/{table}"
 
+    def savepoint(self, name: str) -> str:
+        return f"{self.root}/{self.pipeline}/savepoints/{name}"
+
     def batch_mark(self, table: str) -> str:
         """A file that says: a batch run wrote this table last, so no checkpoint fits its rows."""
         return f"{self.root}/{self.pipeline}/batches/{table}"

@@ -271,6 +271,7 @@ class Scene:
         """Starts the queries where they do not run."""
         if self.run is None:
             plan = self.plan
+            plan.require_resumable()
             if self.clock is None:
                 self.clock = ManualClock(self.spark, self._first_ms())
             for tape in self.tapes.values():

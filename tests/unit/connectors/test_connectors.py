@@ -184,7 +184,10 @@ def test_a_closed_port_is_found_before_the_start(tmp_path: Path) -> None:
     assert caught.value.next_command == "nc -lk 1"
 
 
-def test_an_unreachable_broker_is_named_with_the_origin_of_its_address(tmp_path: Path) -> None:
+def test_an_unreachable_broker_is_named_with_the_origin_of_its_address(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys.modules["headwater.connectors.kafka.clients"], "_CHECK_S", 1.0)
     request = ReadRequest("signals", None, NOWHERE, tmp_path)
     with pytest.raises(BrokerUnreachable) as caught:
         kafka("signals").check_readable(request)

@@ -1,0 +1,163 @@
+"""Named copies of a pipeline's checkpoints at a batch boundary, with the position of each sink.
+
+To restore one is to go back: the checkpoint is put in place under a new query id, and what the sink
+holds since is taken back where it can be (Delta). Where it cannot, and something was written since,
+the restore is refused before anything is touched.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import uuid
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from headwater.errors import (
+    InvalidName,
+    NoCheckpoint,
+    SavepointExists,
+    SavepointNotRestorable,
+    UnknownSavepoint,
+)
+from headwater.jvm.classes import java_class
+from headwater.runtime.specification import QuerySpec, write_request
+from headwater.runtime.storage import Files, Storage, last_number, set_aside
+from headwater.settings import Settings
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_CONTENT = "savepoint.json"
+
+
+@dataclass(frozen=True, slots=True)
+class SavedTable:
+    """One table of a savepoint; `versions` are those of its Delta tables, by path."""
+
+    table: str
+    batch: int
+    sink: str
+    versions: dict[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Savepoint:
+    name: str
+    created: str
+    tables: tuple[SavedTable, ...]
+
+
+class Savepoints:
+    """The savepoints of one pipeline, which must not run meanwhile."""
+
+    def __init__(self, spark: SparkSession, settings: Settings, storage: Storage) -> None:
+        self._spark = spark
+        self._settings = settings
+        self._storage = storage
+        self._files = Files(storage, spark)
+
+    def create(self, name: str, specs: Sequence[QuerySpec]) -> Savepoint:
+        """Raises SavepointExists, and NoCheckpoint where nothing was committed yet."""
+        if not name.replace("-", "").replace("_", "").isalnum():
+            raise InvalidName("savepoint", name)
+        home = self._storage.savepoint(name)
+        if self._files.exists(f"{home}/{_CONTENT}"):
+            raise SavepointExists(name)
+        self._files.remove(home)
+        tables = []
+        for spec in specs:
+            batch = self._committed(spec.name)
+            if batch is None:
+                continue
+            self._files.copy(self._storage.checkpoint(spec.name), f"{home}/{spec.name}")
+            versions = {path: self._version(path) for path in self._delta_tables(spec)}
+            found = {path: version for path, version in versions.items() if version is not None}
+            tables.append(SavedTable(spec.name, batch, spec.sink.describe(), found))
+        if not tables:
+            raise NoCheckpoint([spec.name for spec in specs])
+        now = dt.datetime.now(dt.UTC).isoformat(timespec="seconds")
+        saved = Savepoint(name, now, tuple(tables))
+        # Last: a copy without its content is none.
+        self._files.write(f"{home}/{_CONTENT}", json.dumps(asdict(saved), indent=2) + "\n")
+        return saved
+
+    def all(self) -> list[Savepoint]:
+        """The oldest first."""
+        names = self._files.names(self._storage.savepoint("x").removesuffix("/x"))
+        found = [self._read(name) for name in names]
+        return sorted((s for s in found if s is not None), key=lambda saved: saved.created)
+
+    def restore(self, name: str, specs: Sequence[QuerySpec]) -> list[str]:
+        """Puts every table of a savepoint back; what it did, in words.
+
+        Raises UnknownSavepoint, SavepointNotRestorable.
+        """
+        saved = self._read(name)
+        if saved is None:
+            raise UnknownSavepoint(name, [known.name for known in self.all()])
+        by_name = {spec.name: spec for spec in specs}
+        missing = [table.table for table in saved.tables if table.table not in by_name]
+        if missing:
+            raise SavepointNotRestorable(name, f"table {missing[0]} is not declared any more")
+        for table in saved.tables:
+            self._require_restorable(name, table, by_name[table.table])
+        told = []
+        for table in saved.tables:
+            told += self._restored(name, table)
+        return told
+
+    def _require_restorable(self, name: str, saved: SavedTable, spec: QuerySpec) -> None:
+        if spec.sink.system == "delta" and saved.versions:
+            return
+        now = self._committed(saved.table)
+        if now is not None and now > saved.batch:
+            raise SavepointNotRestorable(
+                name,
+                f"{saved.table} has written batches {saved.batch + 1} to {now} into "
+                f"{saved.sink} since, which cannot be taken back",
+            )
+
+    def _restored(self, name: str, saved: SavedTable) -> list[str]:
+        checkpoint = self._storage.checkpoint(saved.table)
+        aside = set_aside(self._files, self._storage, saved.table, is_managed=False)
+        self._files.copy(f"{self._storage.savepoint(name)}/{saved.table}", checkpoint)
+        # Sinks know what a query has written by its id: what comes now is something else.
+        self._files.write(f"{checkpoint}/metadata", json.dumps({"id": str(uuid.uuid4())}))
+        self._files.remove(f"{checkpoint}/.metadata.crc")
+        told = [f"{saved.table}: resumes after batch {saved.batch}"]
+        told += [f"{saved.table}: what was there is kept in {place}" for place in aside]
+        for path, version in saved.versions.items():
+            if self._version(path) not in (None, version):
+                tables = java_class(self._spark, "io.delta.tables.DeltaTable")
+                tables.forPath(self._spark._jsparkSession, path).restoreToVersion(version)
+                told.append(f"{saved.table}: {path} is as of version {version} again")
+        return told
+
+    def _delta_tables(self, spec: QuerySpec) -> list[str]:
+        """Where a table's rows and what it keeps beside them are, as far as that is Delta."""
+        beside = [self._storage.table(f"{spec.name}__late")]
+        if spec.sink.system != "delta":
+            return beside
+        request = write_request(spec, self._settings, self._storage)
+        place = spec.sink.place(request.base, "") or request.managed
+        return [place, *beside]
+
+    def _version(self, path: str) -> int | None:
+        tables = java_class(self._spark, "io.delta.tables.DeltaTable")
+        if not tables.isDeltaTable(self._spark._jsparkSession, path):
+            return None
+        logs = java_class(self._spark, "org.apache.spark.sql.delta.DeltaLog")
+        return int(logs.forTable(self._spark._jsparkSession, path).update().version())
+
+    def _committed(self, table: str) -> int | None:
+        return last_number(self._files, f"{self._storage.checkpoint(table)}/commits")
+
+    def _read(self, name: str) -> Savepoint | None:
+        path = f"{self._storage.savepoint(name)}/{_CONTENT}"
+        if not self._files.exists(path):
+            return None
+        content: dict[str, Any] = json.loads(self._files.read(path))
+        tables = tuple(SavedTable(**table) for table in content["tables"])
+        return Savepoint(content["name"], content["created"], tables)

@@ -1,0 +1,92 @@
+"""Going back to a named position."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from headwater import Pipeline
+from headwater.connectors import json, parquet
+from headwater.errors import (
+    NoCheckpoint,
+    SavepointExists,
+    SavepointNotRestorable,
+    UnknownSavepoint,
+)
+from headwater.runtime.savepoints import Savepoints
+from headwater.runtime.storage import Storage
+from headwater.settings import Settings
+
+
+def give(folder: Path, *numbers: int) -> None:
+    (folder / "in").mkdir(exist_ok=True)
+    lines = "".join(f'{{"n": {n}}}\n' for n in numbers)
+    (folder / "in" / f"{numbers[0]}.json").write_text(lines)
+
+
+def application(folder: Path, *, with_files: bool = False) -> Pipeline:
+    app = Pipeline("app", settings=Settings(folder=folder))
+    app.source("numbers", json("in"), schema="n long")
+    app.table(name="raw")(lambda numbers: numbers)
+    app.table(name="parity", key="odd", mode="update", unbounded_state=True)(
+        lambda numbers: numbers.groupBy((numbers.n % 2 == 1).alias("odd")).count()
+    )
+    if with_files:
+        app.table(name="copies", into=parquet("copies"))(lambda numbers: numbers)
+    return app
+
+
+def savepoints(spark: SparkSession, app: Pipeline) -> Savepoints:
+    storage = Storage(app.settings.storage_root, app.name)
+    return Savepoints(spark, app.settings, storage)
+
+
+def stored(spark: SparkSession, folder: Path, table: str) -> list[tuple[Any, ...]]:
+    frame = spark.read.format("delta").load(str(folder / ".headwater/app/tables" / table))
+    return sorted(tuple(row) for row in frame.collect())
+
+
+def test_a_restored_savepoint_goes_on_as_if_nothing_had_come_since(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    app = application(tmp_path)
+    give(tmp_path, 1, 2)
+    app.refresh()
+    saved = savepoints(spark, app).create("first", app.plan().queries)
+    assert {table.table: table.batch for table in saved.tables} == {"raw": 0, "parity": 0}
+    give(tmp_path, 3, 5)
+    app.refresh()
+    assert stored(spark, tmp_path, "parity") == [(False, 1), (True, 3)]
+
+    savepoints(spark, app).restore("first", app.plan().queries)
+    assert stored(spark, tmp_path, "raw") == [(1,), (2,)]
+    assert stored(spark, tmp_path, "parity") == [(False, 1), (True, 1)]
+    app.refresh()
+    assert stored(spark, tmp_path, "raw") == [(1,), (2,), (3,), (5,)]
+    assert stored(spark, tmp_path, "parity") == [(False, 1), (True, 3)]
+    assert [known.name for known in savepoints(spark, app).all()] == ["first"]
+
+
+def test_what_cannot_be_taken_back_is_refused_before_anything_changes(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    app = application(tmp_path, with_files=True)
+    with pytest.raises(NoCheckpoint):
+        give(tmp_path, 1, 2)
+        savepoints(spark, app).create("first", app.plan().queries)
+    app.refresh()
+    mine, queries = savepoints(spark, app), app.plan().queries
+    mine.create("first", queries)
+    mine.restore("first", queries)
+    with pytest.raises(SavepointExists):
+        mine.create("first", queries)
+    give(tmp_path, 3, 5)
+    app.refresh()
+    with pytest.raises(SavepointNotRestorable, match="copies has written"):
+        mine.restore("first", queries)
+    assert stored(spark, tmp_path, "raw") == [(1,), (2,), (3,), (5,)]
+    with pytest.raises(UnknownSavepoint, match="first"):
+        mine.restore("frist", queries)
