@@ -149,7 +149,8 @@ class Savepoints:
         if not tables.isDeltaTable(self._spark._jsparkSession, path):
             return None
         logs = java_class(self._spark, "org.apache.spark.sql.delta.DeltaLog")
-        return int(logs.forTable(self._spark._jsparkSession, path).update().version())
+        log = logs.forTable(self._spark._jsparkSession, path)
+        return int(log.unsafeVolatileSnapshot().version())
 
     def _committed(self, table: str) -> int | None:
         return last_number(self._files, f"{self._storage.checkpoint(table)}/commits")

@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from headwater import Pipeline
-from headwater.connectors import kafka
+from headwater.connectors import console, kafka
 from headwater.errors import CheckpointIncompatible
 from headwater.testing import Harness, add, check_new, process, restart
 
@@ -30,7 +30,8 @@ def application(body: Body = counted, watermark: str | None = "10 minutes", **ch
     event_time = {} if watermark is None else {"event_time": "at", "watermark": watermark}
     app.source("signals", kafka("signals"), schema=SCHEMA, **event_time)
     app.source("others", kafka("others"), schema=SCHEMA)
-    app.table(name="result", mode="update", unbounded_state=True, **choices)(body)
+    choices = {"into": console(), "mode": "update", **choices}
+    app.table(name="result", unbounded_state=True, **choices)(body)
     return app
 
 

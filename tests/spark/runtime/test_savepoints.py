@@ -74,11 +74,11 @@ def test_what_cannot_be_taken_back_is_refused_before_anything_changes(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     app = application(tmp_path, with_files=True)
-    with pytest.raises(NoCheckpoint):
-        give(tmp_path, 1, 2)
-        savepoints(spark, app).create("first", app.plan().queries)
-    app.refresh()
+    give(tmp_path, 1, 2)
     mine, queries = savepoints(spark, app), app.plan().queries
+    with pytest.raises(NoCheckpoint):
+        mine.create("first", queries)
+    app.refresh()
     mine.create("first", queries)
     mine.restore("first", queries)
     with pytest.raises(SavepointExists):
