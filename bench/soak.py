@@ -6,6 +6,7 @@ number of crashes. Runs on its own Kafka broker and PostgreSQL server.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import random
@@ -32,7 +33,7 @@ from headwater import Pipeline
 from headwater.connectors import delta, json, kafka, parquet, postgres
 
 app = Pipeline("soak")
-app.source("rows", json("in"), schema="id long, device string", max_per_batch="5 files")
+app.source("rows", json("in"), schema="id long, device string", max_per_batch="20 files")
 app.table(name="in_delta")(lambda rows: rows)
 app.table(name="in_files", into=parquet("files"))(lambda rows: rows)
 app.table(name="in_kafka", into=kafka("soak", create=True, partitions=2))(
@@ -74,7 +75,7 @@ class Feeder(threading.Thread):
         self.next_id = 0
 
     def run(self) -> None:
-        while not self._is_over.wait(0.25):
+        while not self._is_over.wait(0.5):
             rows = range(self.next_id, self.next_id + ROWS_PER_FILE)
             lines = [json.dumps({"id": n, "device": f"d{n % DEVICES}"}) for n in rows]
             draft = self._inbox.parent / f".{self.next_id}.json"
@@ -101,6 +102,7 @@ def soak(folder: Path, *, crashes: int, for_s: float, most_s: float, seed: int) 
     feeder.start()
     done, end = 0, time.monotonic() + for_s
     try:
+        # Each at another moment of a batch.
         while done < crashes and time.monotonic() < end:
             _run_and_kill(folder, after_s=draw.uniform(0, most_s))
             done += 1
@@ -110,35 +112,45 @@ def soak(folder: Path, *, crashes: int, for_s: float, most_s: float, seed: int) 
         _count(folder, outcome)
         return outcome
     finally:
+        feeder.end()
         services.down(local, "kafka")
         services.down(local, "postgres")
 
 
 def _command(folder: Path, *arguments: str) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [sys.executable, "-m", "headwater.cli.main", *arguments],
-        cwd=folder,
-        env={**os.environ, "HEADWATER_MASTER": "local[2]"},
-        stdout=(folder / "run.log").open("a"),
-        stderr=subprocess.STDOUT,
-        text=True,
-        start_new_session=True,
-    )
+    with (folder / "run.log").open("a") as log:
+        return subprocess.Popen(
+            [sys.executable, "-m", "headwater.cli.main", *arguments],
+            cwd=folder,
+            env={**os.environ, "HEADWATER_MASTER": "local[2]"},
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+        )
+
+
+def _kill(process: subprocess.Popen[str]) -> None:
+    """The whole group: the driver, its JVM and its Python workers, as a machine that goes down."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
 
 
 def _run_and_kill(folder: Path, *, after_s: float) -> None:
     commits = folder / ".headwater/soak/checkpoints/in_delta/commits"
     before = _newest(commits)
     process = _command(folder, "run")
-    came = wait_until(
-        lambda: _newest(commits) > before or process.poll() is not None, timeout_s=START_S
-    )
-    if not came or process.poll() is not None:
-        raise RuntimeError(f"the pipeline did not run: {(folder / 'run.log').read_text()[-3000:]}")
-    time.sleep(after_s)
-    # The whole group: the driver, its JVM and its Python workers, as a machine that goes down.
-    os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
+    try:
+        came = wait_until(
+            lambda: _newest(commits) > before or process.poll() is not None, timeout_s=START_S
+        )
+        if not came or process.poll() is not None:
+            log = (folder / "run.log").read_text()
+            raise RuntimeError(f"the pipeline did not run: {log[-3000:]}")
+        time.sleep(after_s)
+    finally:
+        _kill(process)
 
 
 def _newest(commits: Path) -> int:
@@ -148,8 +160,11 @@ def _newest(commits: Path) -> int:
 
 def _finish(folder: Path) -> None:
     process = _command(folder, "run", "--available-now")
-    if process.wait(timeout=600) != 0:
-        raise RuntimeError(f"the last run failed: {(folder / 'run.log').read_text()[-3000:]}")
+    try:
+        if process.wait(timeout=600) != 0:
+            raise RuntimeError(f"the last run failed: {(folder / 'run.log').read_text()[-3000:]}")
+    finally:
+        _kill(process)
 
 
 def _count(folder: Path, outcome: Outcome) -> None:
