@@ -118,8 +118,14 @@ def run_lines(run: dict[str, Any]) -> list[str]:
             head += f", process {run['pid']}, since {since}"
             follow = [str(run["problem"])] if "problem" in run else []
     lines = [table_line(table) for table in run["tables"]]
+    notes = [
+        f"    {table['table']}: {table[name]}"
+        for table in run["tables"]
+        for name in ("reason", "waiting")
+        if table.get(name)
+    ]
     problems = [str(table["exception"]) for table in run["tables"] if table.get("exception")]
-    return [head, *(f"  {line}" for line in lines), *problems, *follow]
+    return [head, *(f"  {line}" for line in lines), *notes, *problems, *follow]
 
 
 def table_line(table: dict[str, Any]) -> str:

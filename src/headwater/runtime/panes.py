@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -44,6 +45,19 @@ class Panes:
         self._maker = PaneMaker(spec.late, self.frame.schema, self._additive)
         self._ledger = WindowLedger(files, f"{log.checkpoint}/headwater/panes")
         self._held: DataFrame | None = None
+
+    def waiting(self) -> str | None:
+        """Windows that have not fired on time yet, in words; None where there are none. Where the
+        source is idle its watermark stands still, and they wait."""
+        entry = self._log.latest()
+        if entry is None:
+            return None
+        windows = self._ledger.open_windows(entry.batch)
+        due = sorted(end for end in windows.holders if end > self._clock(entry.batch).on_time_ms)
+        if not due:
+            return None
+        count = "1 window waits" if len(due) == 1 else f"{len(due):,} windows wait"
+        return f"{count} for the watermark to pass {_moment(due[0])}, which only new rows move"
 
     def schema(self) -> StructType:
         """The columns that the sink gets."""
@@ -150,6 +164,10 @@ def _open(
     holders |= {end: batch for end in touched if end > at.watermark_ms}
     still = {end for end in windows.dirty if end in holders and end not in touched}
     return OpenWindows(holders, frozenset(still | (dirty or set())))
+
+
+def _moment(ms: int) -> str:
+    return dt.datetime.fromtimestamp(ms / 1000, dt.UTC).isoformat(sep=" ", timespec="seconds")
 
 
 def _ends(groups: DataFrame, column: str) -> set[int]:

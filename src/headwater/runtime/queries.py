@@ -90,6 +90,7 @@ class RunningQueries:
         self._side_store = side_store or DeltaSideStore(spark, self._storage)
         self._meter = LatenessMeter(spark, self._storage)
         self._watches: dict[str, Watch] = {}
+        self._panes: dict[str, Panes] = {}
         self._counts: dict[str, LateCount] = {}
         self._ears: dict[str, dict[str, Ear]] = {}
         self._rejected: dict[str, int] = {}
@@ -124,7 +125,11 @@ class RunningQueries:
         """State, status and last progress of every query as plain values."""
         tables = [
             query.summary()
-            | {"late": self._late_summary(name), "rejected": self._rejected.get(name, 0)}
+            | {
+                "late": self._late_summary(name),
+                "rejected": self._rejected.get(name, 0),
+                "waiting": self._panes[name].waiting() if name in self._panes else None,
+            }
             for name, query in self._queries.items()
         ]
         return {"pipeline": self.name, "tables": tables}
@@ -367,7 +372,7 @@ class RunningQueries:
         if spec.late is None or not spec.late.has_panes:
             writer = spec.sink.write_stream(self._watched(spec, frame), request)
             return writer.outputMode(spec.mode.value)
-        panes = Panes(spec, frame, self._log(spec.name), self._files)
+        panes = self._panes[spec.name] = Panes(spec, frame, self._log(spec.name), self._files)
         updates = self._watched(spec, panes.frame).writeStream.outputMode("update")
         return updates.foreachBatch(panes.writer(request))
 

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
 import pytest
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from headwater import Late, Pipeline
-from headwater.connectors import kafka
+from headwater.cli.status import run_lines
+from headwater.connectors import kafka, queue
 from headwater.errors import LatePolicyImpossible
+from headwater.local.processes import wait_until
+from headwater.settings import Settings
 from headwater.testing import (
     Harness,
     add,
@@ -242,3 +249,41 @@ def session_app(late: str) -> Pipeline:
 def test_sessions_cannot_fire_again() -> None:
     with pytest.raises(LatePolicyImpossible, match="session windows"):
         Harness(session_app("refire 1 hour")).run(process())
+
+
+def test_the_status_says_which_windows_wait_for_an_idle_source(tmp_path: Path) -> None:
+    app = Pipeline("teams", settings=Settings(folder=tmp_path))
+    moment = datetime(2026, 1, 1, 12, 0, 30, tzinfo=UTC)
+    app.source(
+        "scores",
+        queue([[("a", moment, 5)]]),
+        schema="team string, at timestamp, points bigint",
+        event_time="at",
+        watermark="1 minute",
+    )
+    app.table(name="totals", key=["team", "start"], late="refire 1 hour")(
+        lambda scores: (
+            scores.groupBy(F.window("at", "2 minutes"), "team")
+            .agg(F.sum("points").alias("points"))
+            .select("team", F.col("window.start").alias("start"), "points")
+        )
+    )
+    run = app.start()
+    try:
+
+        def waiting() -> str | None:
+            found: str | None = run.status()["tables"][0]["waiting"]
+            return found
+
+        assert wait_until(lambda: waiting() is not None, timeout_s=120)
+        assert str(waiting()).startswith(
+            "1 window waits for the watermark to pass 2026-01-01 12:02"
+        )
+        assert any("1 window waits" in line for line in run_lines(described(run.status())))
+    finally:
+        run.stop()
+
+
+def described(status: dict[str, Any]) -> dict[str, Any]:
+    about = {"app": "app.py", "state": "running", "pid": 1, "started_at": 0.0, "ended_at": None}
+    return {**status, **about}
