@@ -24,6 +24,7 @@ COMMANDS = (
     "state",
     "files",
     "savepoint",
+    "backfill",
     "services",
     "demo",
     "bench",

@@ -97,6 +97,7 @@ from headwater.errors.planned import (
     WatermarkTooShort,
 )
 from headwater.errors.run import (
+    BackfillImpossible,
     CheckpointExists,
     DataLost,
     LateMergeImpossible,
@@ -150,6 +151,7 @@ from headwater.errors.tests import (
 __all__ = [
     "AppImportFailed",
     "AppNotFound",
+    "BackfillImpossible",
     "BrokerUnreachable",
     "CheckFailed",
     "CheckpointExists",

@@ -90,6 +90,20 @@ class DataLost(EnvironmentProblem):
         )
 
 
+class BackfillImpossible(UsageError):
+    code = "BACKFILL_IMPOSSIBLE"
+
+    def __init__(self, table: str, found: str, *, where: Location | None = None) -> None:
+        super().__init__(
+            f"table {table!r} cannot be filled again",
+            where=where,
+            found=found,
+            remedy="take a range behind the watermark of a Delta table, and name its time with "
+            "--column",
+            data="nothing was changed",
+        )
+
+
 class SavepointExists(UsageError):
     code = "SAVEPOINT_EXISTS"
 

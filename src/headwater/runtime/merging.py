@@ -57,7 +57,7 @@ def merge_late(
     stream = built.frame
     _require_mergeable(graph.tables[spec.name], spec, stream)
     log = OffsetLog(files, storage.checkpoint(spec.name))
-    batch = frames.consumed(spec.name, _parts(graph, spec.name, built, log, files))
+    batch = frames.consumed(spec.name, consumed_parts(graph, spec.name, built, log, files))
     windows = late.select(WINDOW).distinct().localCheckpoint()
     corrected = only_windows(batch, watched_entries(stream)[0], windows).localCheckpoint()
     update = replace(write_request(spec, settings, storage), mode=OutputMode.UPDATE)
@@ -85,7 +85,7 @@ def _require_mergeable(table: Table, spec: QuerySpec, stream: DataFrame) -> None
         raise LateMergeImpossible(table.name, problem, remedy, where=table.location)
 
 
-def _parts(
+def consumed_parts(
     graph: Graph, table: str, built: BuiltTable, log: OffsetLog, files: Files
 ) -> dict[str, OffsetRange]:
     """What the stream has processed of each source."""
