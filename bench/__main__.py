@@ -8,7 +8,17 @@ import sys
 
 from bench.figures import store, stored
 
-NAMES = ("start", "overhead", "yahoo", "yahoo_latency", "harness", "verify", "late", "tests")
+NAMES = (
+    "start",
+    "overhead",
+    "yahoo",
+    "yahoo_latency",
+    "harness",
+    "verify",
+    "late",
+    "databases",
+    "tests",
+)
 
 
 def main() -> int:
