@@ -38,10 +38,10 @@ def application(folder: Path) -> Pipeline:
 
     @app.table(key="hour", mode="update")
     def hours(rows: DataFrame) -> DataFrame:
-        total = F.sum(F.col("n") * RATE["factor"]).alias("total")
         return (
-            rows.groupBy(F.window("at", "1 hour"))
-            .agg(total)
+            rows.withColumn("n", F.col("n") * RATE["factor"])
+            .groupBy(F.window("at", "1 hour"))
+            .agg(F.sum("n").alias("total"))
             .select(F.col("window.start").alias("hour"), "total")
         )
 
