@@ -22,6 +22,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from bench.figures import figure, store
 from headwater.connectors.manifest import committed_files
 from headwater.local import services
 from headwater.local.processes import wait_until
@@ -237,9 +238,18 @@ def main(arguments: list[str]) -> int:
         f"{outcome.crashes} crashes, {outcome.rows:,} rows, seed {seed}: "
         f"missing {outcome.missing}, twice {outcome.twice}"
     )
-    result = Path(__file__).parent / "results" / "soak.json"
-    result.write_text(json.dumps(vars(outcome) | {"minutes": minutes}, indent=2) + "\n")
+    keep(outcome, minutes)
     return 0 if outcome.is_exact else 1
+
+
+def keep(outcome: Outcome, minutes: float) -> None:
+    """Stores what a soak found."""
+    lost, again = sum(outcome.missing.values()), sum(outcome.twice.values())
+    figures = [
+        figure(f"rows missing after {outcome.crashes} crashes", [lost], 0, at_least=False),
+        figure(f"rows twice after {outcome.crashes} crashes", [again], 0, at_least=False),
+    ]
+    store("soak", figures, vars(outcome) | {"minutes": minutes})
 
 
 if __name__ == "__main__":
