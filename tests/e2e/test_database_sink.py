@@ -17,7 +17,7 @@ from headwater.connectors.interface import WriteRequest
 from headwater.connectors.jdbc import _Writer
 from headwater.definitions import OutputMode
 from headwater.errors import DatabaseRefused, DatabaseUnreachable, KeyNotUnique, SinkDoesNotFit
-from headwater.ledger.databases import DatabaseLedger, Session
+from headwater.ledger.databases import DatabaseLedger, Session, SqlFailed
 from headwater.settings import Connection, Settings
 from headwater.testing import Harness, add, check, crash, process, restart
 
@@ -208,6 +208,30 @@ def test_an_attempt_that_does_not_count_is_not_merged(
 
     monkeypatch.setattr(_Writer, "_stage", staged_twice)
     write(rows(spark, (1,), (2,), schema="n int"), target, postgres_connection, 0)
+    assert sorted(ask(f"SELECT n FROM {target}")) == [(1,), (2,)]
+
+
+def test_a_second_driver_cannot_make_a_batch_vanish(
+    spark: SparkSession,
+    postgres_connection: Connection,
+    target: str,
+    ask: Ask,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Between staging and merge of one driver another one begins with the same batch."""
+    stage, frame = _Writer._stage, rows(spark, (1,), (2,), schema="n int")
+
+    def overtaken(self: _Writer, session: Session, frame: DataFrame, staging: str) -> list[str]:
+        attempts = stage(self, session, frame, staging)
+        self._drop_leftovers(session, f"q{target}")
+        stage(self, session, frame, self._staging(f"q{target}"))
+        return attempts
+
+    monkeypatch.setattr(_Writer, "_stage", overtaken)
+    with pytest.raises(SqlFailed):
+        write(frame, target, postgres_connection, 0)
+    monkeypatch.setattr(_Writer, "_stage", stage)
+    write(frame, target, postgres_connection, 0)
     assert sorted(ask(f"SELECT n FROM {target}")) == [(1,), (2,)]
 
 

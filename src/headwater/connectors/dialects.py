@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
+from headwater.errors import InvalidConnector
 from headwater.ledger.databases import split_name
 
 if TYPE_CHECKING:
@@ -19,7 +20,6 @@ class Dialect:
     """A database of which nothing is known but the SQL standard: no upsert."""
 
     quote: ClassVar[str] = '"'
-    can_upsert: ClassVar[bool] = False
     json: ClassVar[str] = "text"
     key_text: ClassVar[str] = "varchar(255)"
     types: ClassVar[dict[str, str]] = {
@@ -78,12 +78,15 @@ class Dialect:
         order_by: Sequence[str],
         rows: str,
     ) -> str:
-        raise NotImplementedError(f"{type(self).__name__} has no upsert")
+        raise InvalidConnector(
+            "jdbc",
+            f"how a row replaces another in {target} is not known for this database",
+            expected="the driver of PostgreSQL or MariaDB",
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class PostgresDialect(Dialect):
-    can_upsert: ClassVar[bool] = True
     json: ClassVar[str] = "jsonb"
     key_text: ClassVar[str] = "text"
     types: ClassVar[dict[str, str]] = {
@@ -127,7 +130,6 @@ class PostgresDialect(Dialect):
 @dataclass(frozen=True, slots=True)
 class MariaDialect(Dialect):
     quote: ClassVar[str] = "`"
-    can_upsert: ClassVar[bool] = True
     json: ClassVar[str] = "json"
     types: ClassVar[dict[str, str]] = {
         **Dialect.types,
@@ -169,8 +171,8 @@ class MariaDialect(Dialect):
 
 def dialect_of(url: str) -> Dialect:
     """
-    >>> dialect_of("jdbc:postgresql://host/db").can_upsert
-    True
+    >>> dialect_of("jdbc:postgresql://host/db").column("minute")
+    '"minute"'
     """
     if url.startswith("jdbc:postgresql:"):
         return PostgresDialect()

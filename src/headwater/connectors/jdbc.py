@@ -131,10 +131,12 @@ class Jdbc(Connector):
                 writer.write(frame, query, batch)
                 return
             except Exception as failure:
+                # Spark hands on what a task failed with in classes of its own.
                 if KeyNotUnique.code in str(failure):
                     raise KeyNotUnique(request.table, request.key, batch) from failure
                 if wait_s is None or not _is_gone(failure):
                     raise self._explained(failure, request) from failure
+                # The database is away: the waits are few and bounded, and nobody tells its return.
                 time.sleep(wait_s)
 
     def write_batch(self, frame: DataFrame, request: WriteRequest) -> None:
@@ -207,6 +209,7 @@ class _Writer:
             if ledger.last(session) >= batch:
                 run_through(frame)
                 return
+            self._drop_leftovers(session, query)
             staging = self._staging(query)
             attempts = self._stage(session, self._rows(frame), staging)
             with session.transaction():
@@ -231,7 +234,6 @@ class _Writer:
 
     def _stage(self, session: Session, frame: DataFrame, staging: str) -> list[str]:
         """Loads the rows beside the table; the attempts whose rows count."""
-        self._drop(session, staging)
         for statement in self.dialect.create_staging(staging, self._target, frame.columns):
             session.execute(statement)
         attempts = Attempts(frame.sparkSession, uuid.uuid4().hex[:12])
@@ -270,9 +272,18 @@ class _Writer:
     def _drop(self, session: Session, staging: str) -> None:
         session.execute(f"DROP TABLE IF EXISTS {staging}")
 
+    def _drop_leftovers(self, session: Session, query: str) -> None:
+        """What a crashed attempt staged. A second driver on the same checkpoint loses its staging
+        table by this, and fails in its merge: better than a merge that finds nothing."""
+        for name in session.tables(self.table, self._staging_prefix(query)):
+            self._drop(session, self.dialect.beside(self.table, name))
+
     def _staging(self, query: str) -> str:
-        name = f"headwater_{split_name(self.table)[1][:30]}_{query.replace('-', '')[:16]}"
+        name = f"{self._staging_prefix(query)}{uuid.uuid4().hex[:12]}"
         return self.dialect.beside(self.table, name)
+
+    def _staging_prefix(self, query: str) -> str:
+        return f"headwater_{split_name(self.table)[1][:20]}_{query.replace('-', '')[:12]}_"
 
     @property
     def _target(self) -> str:

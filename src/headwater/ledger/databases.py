@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from headwater.jvm.classes import java_class
@@ -34,7 +34,7 @@ class Database:
     """How to reach a database from the driver: Spark's own JDBC options."""
 
     spark: SparkSession
-    options: Mapping[str, str]
+    options: Mapping[str, str] = field(repr=False)
 
     @contextlib.contextmanager
     def session(self) -> Iterator[Session]:
@@ -111,6 +111,21 @@ class Session:
                 )
                 columns.append(Column(found.getString("COLUMN_NAME"), is_required))
             return columns or None
+
+    def tables(self, beside: str, prefix: str) -> list[str]:
+        """Tables in the schema of a table whose names begin so."""
+        schema, _ = split_name(beside)
+        with _sql_errors():
+            found = self._connection.getMetaData().getTables(
+                self._connection.getCatalog(),
+                schema or self._connection.getSchema(),
+                f"{_pattern(prefix)}%",
+                None,
+            )
+            names = []
+            while found.next():
+                names.append(str(found.getString("TABLE_NAME")))
+            return names
 
     def unique_keys(self, table: str) -> list[frozenset[str]]:
         """The sets of columns that are unique in a table."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from headwater.planning.verdicts import SHAPE, Shape, Verdict, compared
+from headwater.planning.verdicts import Shape, Verdict, compared
 from headwater.runtime.storage import Files, Storage, last_number
 
 NOTHING_CHANGED = Verdict()
@@ -45,7 +45,7 @@ def checkpoint_state(files: Files, storage: Storage, table: str, shape: Shape) -
     path = storage.checkpoint(table)
     planned = last_number(files, f"{path}/offsets")
     committed = last_number(files, f"{path}/commits")
-    return CheckpointState(path, planned, committed, _verdict(files, f"{path}/{SHAPE}", shape))
+    return CheckpointState(path, planned, committed, _verdict(files, storage.shape(table), shape))
 
 
 def _verdict(files: Files, path: str, shape: Shape) -> Verdict:

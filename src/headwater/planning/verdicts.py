@@ -17,9 +17,6 @@ from headwater.definitions import OutputMode, Source
 from headwater.event_time.entries import WindowShape
 from headwater.planning.analysis import QueryFacts
 
-SHAPE = "headwater/shape"
-"""Where in a checkpoint the shape of its query is."""
-
 
 @dataclass(frozen=True, slots=True)
 class Shape:

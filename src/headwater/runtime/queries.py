@@ -365,7 +365,7 @@ class RunningQueries:
             raise explained(spec.name, location, [str(cause)], last_batch=resumed_after) from cause
         self._by_run[str(query.runId)] = spec.name
         if spec.shape is not None:
-            self._files.write(f"{checkpoint}/headwater/shape", spec.shape)
+            self._files.write(self._storage.shape(spec.name), spec.shape)
         return Launched(query, resumed_after)
 
     def _writer(self, spec: QuerySpec, frame: DataFrame, request: WriteRequest) -> DataStreamWriter:

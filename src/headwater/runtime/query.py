@@ -115,26 +115,27 @@ class Query:
         """Why the query failed; None while it runs or after an ordinary stop."""
         if self._query is None or self.is_active:
             return None
-        messages = self._thrown()
-        if not messages:
+        thrown = self._thrown()
+        if thrown is None:
             return None
+        messages = messages_of(thrown)
         location = self.spec.table.location
         return explained(self.name, location, messages, last_batch=self.last_batch)
 
-    def _thrown(self) -> list[str]:
+    def _thrown(self) -> Any | None:
         assert self._query is not None
         thrown = self._query._jsq.exception()
-        return [] if thrown.isEmpty() else messages_of(thrown.get())
+        return None if thrown.isEmpty() else thrown.get()
 
     @property
     def failure(self) -> Failure | None:
         """What a supervisor has to know of an ended query; None where it did not fail."""
         if self._query is None or self.is_active:
             return None
-        thrown = self._query._jsq.exception()
-        if thrown.isEmpty():
+        thrown = self._thrown()
+        if thrown is None:
             return None
-        return Failure(self.name, tuple(texts_of(thrown.get())), self.last_batch)
+        return Failure(self.name, tuple(texts_of(thrown)), self.last_batch)
 
     def await_restart(self, reason: str) -> None:
         """It has failed and will be started again."""

@@ -112,6 +112,7 @@ class RunningPipeline(RunningQueries):
         try:
             query.start()
         except Exception as problem:
+            # Whatever a start raises is a failure of this table; the others go on.
             failure = Failure(query.name, (str(problem),), query.last_batch)
             if not self._goes_on(query, failure, problem):
                 query.give_up_restart(is_told=True)

@@ -50,6 +50,10 @@ class Storage:
     def replays(self, table: str) -> str:
         return f"{self.root}/{self.pipeline}/replays/{table}"
 
+    def shape(self, table: str) -> str:
+        """What of a query its checkpoint depends on."""
+        return f"{self.checkpoint(table)}/headwater/shape"
+
     def savepoint(self, name: str) -> str:
         return f"{self.root}/{self.pipeline}/savepoints/{name}"
 

@@ -117,14 +117,14 @@ def end_offsets(connection: Connection, topic: str) -> dict[int, int]:
     """
     from confluent_kafka import admin
 
-    return _offsets(connection, topic, admin.OffsetSpec.latest())  # type: ignore[attr-defined, no-untyped-call]
+    return _offsets(connection, topic, admin.OffsetSpec.latest())  # type: ignore[attr-defined, no-untyped-call]  # not in the client's stubs
 
 
 def begin_offsets(connection: Connection, topic: str) -> dict[int, int]:
     """Per partition, the offset of the oldest record that is there."""
     from confluent_kafka import admin
 
-    return _offsets(connection, topic, admin.OffsetSpec.earliest())  # type: ignore[attr-defined, no-untyped-call]
+    return _offsets(connection, topic, admin.OffsetSpec.earliest())  # type: ignore[attr-defined, no-untyped-call]  # not in the client's stubs
 
 
 def _offsets(connection: Connection, topic: str, which: Any) -> dict[int, int]:

@@ -57,6 +57,7 @@ def write_once(
             labelled.write.format("kafka").options(**options).save()
             return
         except Exception as failure:
+            # What a task raised comes as text inside Spark's own exceptions.
             if _AGAIN not in str(failure) or attempt == _TRIES:
                 raise
 
