@@ -74,6 +74,23 @@ def test_a_gap_is_found_before_the_start_and_kept(
     assert len(stored(spark, tmp_path, "raw")) == 5
 
 
+def test_the_input_of_a_batch_that_did_not_end_counts_too(
+    spark: SparkSession, kafka_connection: Connection, tmp_path: Path
+) -> None:
+    topic = f"t-{uuid.uuid4().hex[:8]}"
+    create_topic(kafka_connection, topic)
+    for numbers in ((0, 1, 2), (3, 4)):
+        produce(kafka_connection, topic, *numbers)
+        application(kafka_connection, topic, tmp_path).refresh()
+    commits = tmp_path / ".headwater/app/checkpoints/raw/commits"
+    newest = max(int(file.name) for file in commits.glob("[0-9]*"))
+    (commits / str(newest)).unlink()
+    (commits / f".{newest}.crc").unlink(missing_ok=True)
+    delete_before(kafka_connection, topic, 5)
+    with pytest.raises(DataLost, match=f"{topic}/0: 3 to 5"):
+        application(kafka_connection, topic, tmp_path).refresh()
+
+
 def test_without_the_check_the_gap_would_be_passed_over_in_silence(
     spark: SparkSession,
     kafka_connection: Connection,

@@ -14,7 +14,7 @@ from headwater.events import GapsFound, Report
 from headwater.ledger import transactions
 from headwater.runtime.offsets import OffsetLog
 from headwater.runtime.rejects import source_index
-from headwater.runtime.storage import Files, Storage
+from headwater.runtime.storage import Files, Storage, last_number
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -49,7 +49,9 @@ class GapGuard:
         request_of: Callable[[Source], ReadRequest],
     ) -> None:
         """Raises DataLost where a source with a gap does not skip it."""
-        entry = log.latest()
+        # A batch that did not end is read again: what counts is where the last committed one ended.
+        committed = last_number(self._files, f"{log.checkpoint}/commits")
+        entry = None if committed is None else log.entry(committed)
         if entry is None:
             return
         lost: dict[str, list[Gap]] = {}
