@@ -44,7 +44,7 @@ def run(args: argparse.Namespace) -> int:
     try:
         with session_for(application, report=step_printer(), is_verbose=args.verbose) as spark:
             plan = make_plan(pipeline.definitions(), settings, spark=spark)
-            _act(args, Savepoints(spark, settings, storage), plan.queries)
+            _act(args, Savepoints(spark, settings, storage, plan.graph), plan.queries)
     finally:
         if args.action != "list":
             ownership.let_go()

@@ -21,7 +21,10 @@ from headwater.errors import (
     SavepointNotRestorable,
     UnknownSavepoint,
 )
+from headwater.graph import Graph
 from headwater.jvm.classes import java_class
+from headwater.runtime.late import late_name
+from headwater.runtime.rejects import reported_by
 from headwater.runtime.specification import QuerySpec, write_request
 from headwater.runtime.storage import Files, Storage, last_number, set_aside
 from headwater.settings import Settings
@@ -34,7 +37,8 @@ _CONTENT = "savepoint.json"
 
 @dataclass(frozen=True, slots=True)
 class SavedTable:
-    """One table of a savepoint; `versions` are those of its Delta tables, by path."""
+    """One table of a savepoint; `versions` are those of its Delta tables, with the late and
+    rejected rows that it keeps, by path; -1 where there was none yet."""
 
     table: str
     batch: int
@@ -52,8 +56,11 @@ class Savepoint:
 class Savepoints:
     """The savepoints of one pipeline, which must not run meanwhile."""
 
-    def __init__(self, spark: SparkSession, settings: Settings, storage: Storage) -> None:
+    def __init__(
+        self, spark: SparkSession, settings: Settings, storage: Storage, graph: Graph
+    ) -> None:
         self._spark = spark
+        self._graph = graph
         self._settings = settings
         self._storage = storage
         self._files = Files(storage, spark)
@@ -73,8 +80,7 @@ class Savepoints:
                 continue
             self._files.copy(self._storage.checkpoint(spec.name), f"{home}/{spec.name}")
             versions = {path: self._version(path) for path in self._delta_tables(spec)}
-            found = {path: version for path, version in versions.items() if version is not None}
-            tables.append(SavedTable(spec.name, batch, spec.sink.describe(), found))
+            tables.append(SavedTable(spec.name, batch, spec.sink.describe(), versions))
         if not tables:
             raise NoCheckpoint([spec.name for spec in specs])
         now = dt.datetime.now(dt.UTC).isoformat(timespec="seconds")
@@ -109,7 +115,7 @@ class Savepoints:
         return told
 
     def _require_restorable(self, name: str, saved: SavedTable, spec: QuerySpec) -> None:
-        if spec.sink.system == "delta" and saved.versions:
+        if spec.sink.system == "delta":
             return
         now = self._committed(saved.table)
         if now is not None and now > saved.batch:
@@ -129,25 +135,35 @@ class Savepoints:
         told = [f"{saved.table}: resumes after batch {saved.batch}"]
         told += [f"{saved.table}: what was there is kept in {place}" for place in aside]
         for path, version in saved.versions.items():
-            if self._version(path) not in (None, version):
-                tables = java_class(self._spark, "io.delta.tables.DeltaTable")
-                tables.forPath(self._spark._jsparkSession, path).restoreToVersion(version)
-                told.append(f"{saved.table}: {path} is as of version {version} again")
+            told += self._taken_back(saved.table, path, version)
         return told
+
+    def _taken_back(self, table: str, path: str, version: int) -> list[str]:
+        if self._version(path) == version:
+            return []
+        if version < 0:
+            name = path.rsplit("/", 1)[-1]
+            place = self._storage.aside(table, name, dt.datetime.now(dt.UTC))
+            self._files.move(path, place)
+            return [f"{table}: {path} was not there then; it is kept in {place}"]
+        tables = java_class(self._spark, "io.delta.tables.DeltaTable")
+        tables.forPath(self._spark._jsparkSession, path).restoreToVersion(version)
+        return [f"{table}: {path} is as of version {version} again"]
 
     def _delta_tables(self, spec: QuerySpec) -> list[str]:
         """Where a table's rows and what it keeps beside them are, as far as that is Delta."""
-        beside = [self._storage.table(f"{spec.name}__late")]
+        rejected = [f"{source}__rejected" for source in reported_by(self._graph, spec.name)]
+        beside = [self._storage.table(name) for name in (late_name(spec.name), *rejected)]
         if spec.sink.system != "delta":
             return beside
         request = write_request(spec, self._settings, self._storage)
         place = spec.sink.place(request.base, "") or request.managed
         return [place, *beside]
 
-    def _version(self, path: str) -> int | None:
+    def _version(self, path: str) -> int:
         tables = java_class(self._spark, "io.delta.tables.DeltaTable")
         if not tables.isDeltaTable(self._spark._jsparkSession, path):
-            return None
+            return -1
         logs = java_class(self._spark, "org.apache.spark.sql.delta.DeltaLog")
         log = logs.forTable(self._spark._jsparkSession, path)
         return int(log.unsafeVolatileSnapshot().version())

@@ -41,12 +41,12 @@ def application(folder: Path, *, with_files: bool = False) -> Pipeline:
 
 def savepoints(spark: SparkSession, app: Pipeline) -> Savepoints:
     storage = Storage(app.settings.storage_root, app.name)
-    return Savepoints(spark, app.settings, storage)
+    return Savepoints(spark, app.settings, storage, app.plan().graph)
 
 
 def stored(spark: SparkSession, folder: Path, table: str) -> list[tuple[Any, ...]]:
     frame = spark.read.format("delta").load(str(folder / ".headwater/app/tables" / table))
-    return sorted(tuple(row) for row in frame.collect())
+    return sorted((tuple(row) for row in frame.collect()), key=repr)
 
 
 def test_a_restored_savepoint_goes_on_as_if_nothing_had_come_since(
@@ -58,8 +58,10 @@ def test_a_restored_savepoint_goes_on_as_if_nothing_had_come_since(
     saved = savepoints(spark, app).create("first", app.plan().queries)
     assert {table.table: table.batch for table in saved.tables} == {"raw": 0, "parity": 0}
     give(tmp_path, 3, 5)
+    (tmp_path / "in" / "bad.json").write_text("no json\n")
     app.refresh()
     assert stored(spark, tmp_path, "parity") == [(False, 1), (True, 3)]
+    assert len(stored(spark, tmp_path, "numbers__rejected")) == 1
 
     savepoints(spark, app).restore("first", app.plan().queries)
     assert stored(spark, tmp_path, "raw") == [(1,), (2,)]
@@ -67,6 +69,8 @@ def test_a_restored_savepoint_goes_on_as_if_nothing_had_come_since(
     app.refresh()
     assert stored(spark, tmp_path, "raw") == [(1,), (2,), (3,), (5,)]
     assert stored(spark, tmp_path, "parity") == [(False, 1), (True, 3)]
+    # What was rejected since is found again, once.
+    assert len(stored(spark, tmp_path, "numbers__rejected")) == 1
     assert [known.name for known in savepoints(spark, app).all()] == ["first"]
 
 
