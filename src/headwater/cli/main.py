@@ -25,6 +25,7 @@ COMMANDS = (
     "files",
     "savepoint",
     "backfill",
+    "dstream",
     "services",
     "demo",
     "bench",

@@ -1,0 +1,60 @@
+"""A DStream handed to code that is written on DataFrames."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from pyspark import RDD
+    from pyspark.sql import DataFrame
+    from pyspark.sql.types import StructType
+
+    from headwater.dstream.stream import DStream
+
+
+class DataFrameStream:
+    """A DataFrame per batch. Made by `DStream.toDF`."""
+
+    def __init__(
+        self, stream: DStream[Any], schema: StructType | str | list[str] | None = None
+    ) -> None:
+        self._stream = stream
+        self._schema = schema
+        self._functions: tuple[Callable[[DataFrame], DataFrame], ...] = ()
+
+    def transform(self, func: Callable[[DataFrame], DataFrame]) -> DataFrameStream:
+        """func of each DataFrame."""
+        after = DataFrameStream(self._stream, self._schema)
+        after._functions = (*self._functions, func)
+        return after
+
+    def foreachDF(self, func: Callable[[datetime, DataFrame], Any]) -> None:
+        """func(time, frame) for each batch, also where it is empty."""
+        self._stream._output(lambda time, rdd: func(time, self._frame(rdd)), "foreachDF")
+
+    def saveAsDelta(self, path: str) -> None:
+        """Appends each batch to a Delta table, once: a batch that is run again is recognised.
+
+        A pipeline reads the table as a source: `iot.source(name, delta(path=…))`.
+        """
+        ssc = self._stream.context()
+
+        def append(time: datetime, frame: DataFrame) -> None:
+            writer = frame.write.format("delta").mode("append")
+            writer = writer.option("txnAppId", f"dstream {ssc.runId}")
+            writer.option("txnVersion", ssc.batchId).save(path)
+
+        self.foreachDF(append)
+
+    def _frame(self, rdd: RDD[Any]) -> DataFrame:
+        from pyspark.sql import SparkSession
+
+        spark = SparkSession.builder.getOrCreate()
+        schema: Any = self._schema
+        frame = spark.createDataFrame(rdd, schema=schema)
+        for function in self._functions:
+            frame = function(frame)
+        return frame

@@ -1,0 +1,126 @@
+"""One program through Spark's own DStreams and through Headwater's, by a clock that stands still.
+
+A program is a function of a context and its inputs that returns named streams. What each of them
+has in each batch is collected; the judge is `pyspark.streaming`, which still ships with Spark.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+import warnings
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from pyspark import SparkContext
+
+from headwater.dstream import SteppedClock, StreamingContext
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+Batches = Sequence[Sequence[Any]]
+Program = Callable[..., dict[str, Any]]
+Results = dict[str, dict[int, Any]]
+"""By stream, then by the seconds since the first batch was one interval away."""
+
+DEADLINE_S = 240.0
+
+
+class Collected:
+    def __init__(self, streams: dict[str, Any], heartbeat: Any) -> None:
+        self.results: Results = {name: {} for name in streams}
+        self.beats = 0
+        self._beat = threading.Condition()
+        for name, stream in streams.items():
+            stream.foreachRDD(self._take(name))
+        heartbeat.foreachRDD(self._count)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Spark pickles the functions of a program at every batch; nobody reads them back here.
+        return str, ()
+
+    def _take(self, name: str) -> Callable[[Any, Any], None]:
+        def take(when: Any, rdd: Any) -> None:
+            self.results[name][round(when.timestamp())] = in_order(rdd.collect())
+
+        return take
+
+    def _count(self, when: Any, rdd: Any) -> None:
+        with self._beat:
+            self.beats += 1
+            self._beat.notify_all()
+
+    def wait_for(self, beats: int, failure: Callable[[], Any]) -> None:
+        deadline = time.monotonic() + DEADLINE_S
+        with self._beat:
+            while self.beats < beats:
+                assert failure() is None, failure()
+                assert time.monotonic() < deadline, f"batch {beats} did not end"
+                self._beat.wait(0.2)
+
+
+def in_order(value: Any) -> Any:
+    """Lists and groups as sorted lists, all the way down: partitions come in any order."""
+    if isinstance(value, tuple):
+        return tuple(in_order(part) for part in value)
+    if isinstance(value, list) or (
+        hasattr(value, "__iter__") and not isinstance(value, str | bytes)
+    ):
+        return sorted((in_order(part) for part in value), key=repr)
+    return value
+
+
+def by_spark(sc: SparkContext, folder: Path, program: Program, *inputs: Batches) -> Results:
+    from pyspark.streaming import StreamingContext as Judge
+
+    conf: Any = sc._jsc.sc().conf()  # type: ignore[union-attr]
+    conf.set("spark.streaming.clock", "org.apache.spark.util.ManualClock")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)
+        ssc = Judge(sc, 1)
+    ssc.checkpoint(str(folder))
+    queues = [ssc.queueStream([sc.parallelize(rows, 2) for rows in queue]) for queue in inputs]
+    collected = Collected(program(ssc, *queues), queues[0])
+    ssc.start()
+    try:
+        clock = ssc._jssc.ssc().scheduler().clock()
+        for beat in range(1, len(inputs[0]) + 1):
+            clock.advance(1000)
+            collected.wait_for(beat, lambda: None)
+    finally:
+        ssc.stop(stopSparkContext=False)
+    return collected.results
+
+
+def by_headwater(sc: SparkContext, folder: Path, program: Program, *inputs: Batches) -> Results:
+    ssc = StreamingContext(sc, 1)
+    clock = SteppedClock(0)
+    ssc.useClock(clock)
+    ssc.checkpoint(str(folder))
+    queues = [ssc.queueStream([sc.parallelize(rows, 2) for rows in queue]) for queue in inputs]
+    collected = Collected(program(ssc, *queues), queues[0])
+    ssc.start()
+    try:
+        for beat in range(1, len(inputs[0]) + 1):
+            clock.advance(1)
+            collected.wait_for(beat, lambda: ssc._engine and ssc._engine.failure)
+    finally:
+        ssc.stop(stopSparkContext=False)
+    return collected.results
+
+
+@pytest.fixture(scope="session")
+def both(
+    spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
+) -> Callable[..., tuple[Results, Results]]:
+    """What Spark's DStreams and what Headwater's give for a program."""
+
+    def run(program: Program, *inputs: Batches) -> tuple[Results, Results]:
+        folder = tmp_path_factory.mktemp("dstream")
+        expected = by_spark(spark.sparkContext, folder / "spark", program, *inputs)
+        return expected, by_headwater(spark.sparkContext, folder / "ours", program, *inputs)
+
+    return run
