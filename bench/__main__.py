@@ -17,6 +17,7 @@ NAMES = (
     "verify",
     "late",
     "databases",
+    "dstream",
     "tests",
 )
 

@@ -1,0 +1,41 @@
+"""The same DStream program on Spark's own DStreams and on Headwater's.
+
+Batches are due faster than they can run, so that they follow each other without a pause: the time
+from the first to the last is the time they take.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from bench.figures import Figure, alternate, figure
+from bench.processes import run_side
+
+BATCHES = 20
+ROWS = 50_000
+EMPTY_BATCHES = 100
+
+
+def measure(*, pairs: int) -> tuple[list[Figure], Any]:
+    figures, details = [], {}
+    for kind in ("word count", "windowed reduce"):
+        results = _sides(pairs, kind=kind, batches=BATCHES, rows=ROWS)
+        ratios = [theirs["seconds"] / ours["seconds"] for ours, theirs in results]
+        figures.append(figure(f"{kind}, throughput ratio", ratios, 0.9, at_least=True))
+        details[kind] = results
+    results = _sides(pairs, kind="empty", batches=EMPTY_BATCHES, rows=0)
+    extra = [(o["seconds"] - t["seconds"]) / EMPTY_BATCHES * 1000 for o, t in results]
+    figures.append(figure("empty batch, more than Spark's", extra, 150, at_least=False, unit=" ms"))
+    details["empty"] = results
+    return figures, details
+
+
+def _sides(pairs: int, **what: Any) -> list[tuple[dict[str, float], dict[str, float]]]:
+    with tempfile.TemporaryDirectory() as folder:
+        return alternate(
+            lambda: run_side("dstream.py", folder=Path(folder), api="headwater", **what),
+            lambda: run_side("dstream.py", folder=Path(folder), api="spark", **what),
+            pairs,
+        )

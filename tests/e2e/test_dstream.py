@@ -1,0 +1,245 @@
+"""DStream programs with a real broker, and through a real kill."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import uuid
+from collections.abc import Callable, Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer
+from pyspark.sql import SparkSession
+
+import headwater as package
+import headwater.dstream
+from headwater.connectors.kafka import create_topic
+from headwater.dstream import KafkaUtils, SteppedClock, StreamingContext, context
+from headwater.dstream.kafka import OffsetRange, TopicAndPartition
+from headwater.local.processes import wait_until
+from headwater.settings import Connection
+
+EXAMPLES = Path(__file__).parents[2] / "examples" / "dstream"
+DEADLINE_S = 240.0
+
+
+def until(condition: Callable[[], Any]) -> None:
+    assert wait_until(lambda: bool(condition()), timeout_s=DEADLINE_S, interval_s=0.05)
+
+
+class Topic:
+    def __init__(self, connection: Connection, name: str, partitions: int = 1) -> None:
+        self.servers = connection.require("bootstrap_servers")
+        self.name = name
+        self._producer = Producer({"bootstrap.servers": self.servers})
+        create_topic(connection, name, partitions=partitions)
+
+    def send(self, *records: tuple[str | None, str | None], partition: int = 0) -> None:
+        for key, value in records:
+            self._producer.produce(self.name, value, key, partition=partition)
+        assert self._producer.flush(30) == 0
+
+
+@pytest.fixture
+def ssc(spark: SparkSession) -> Iterator[StreamingContext]:
+    found = StreamingContext(spark.sparkContext, 1)
+    found.useClock(SteppedClock(0))
+    yield found
+    found.stop(stopSparkContext=False)
+
+
+def test_a_direct_stream_has_records_ranges_and_metadata(
+    ssc: StreamingContext, kafka_connection: Connection
+) -> None:
+    topic = Topic(kafka_connection, f"t-{uuid.uuid4().hex[:8]}", partitions=2)
+    topic.send(("a", "1"), (None, "2"), ("c", None))
+    topic.send(("x", "9"), partition=1)
+    pairs: list[Any] = []
+    ranges: list[Any] = []
+    handled: list[Any] = []
+    stream = KafkaUtils.createDirectStream(
+        ssc, [topic.name], {"metadata.broker.list": topic.servers, "auto.offset.reset": "smallest"}
+    )
+    stream.foreachRDD(lambda rdd: pairs.extend(rdd.collect()))
+    stream.foreachRDD(lambda rdd: ranges.append(rdd.offsetRanges()))
+    KafkaUtils.createDirectStream(
+        ssc,
+        [topic.name],
+        {"bootstrap.servers": topic.servers},
+        fromOffsets={TopicAndPartition(topic.name, 0): 1},
+        messageHandler=lambda one: (one.partition, one.offset, one.key, one.message),
+    ).foreachRDD(lambda rdd: handled.extend(rdd.collect()))
+    ssc.start()
+    clock = ssc._clock
+    assert isinstance(clock, SteppedClock)
+    clock.advance(1)
+    until(lambda: len(handled) == 2)
+    topic.send(("b", "3"))
+    clock.advance(1)
+    until(lambda: len(handled) == 3)
+    key = repr
+    assert sorted(pairs, key=key) == sorted(
+        [("a", "1"), (None, "2"), ("c", None), ("x", "9"), ("b", "3")], key=key
+    )
+    assert handled == [(0, 1, None, "2"), (0, 2, "c", None), (0, 3, "b", "3")]
+    assert ranges[0] == [OffsetRange(topic.name, 0, 0, 3), OffsetRange(topic.name, 1, 0, 1)]
+    assert ranges[1][0] == OffsetRange(topic.name, 0, 3, 4)
+
+
+@pytest.mark.parametrize(
+    ("program", "records", "expected"),
+    [
+        (
+            "kafka_static_join.py",
+            {"orders": [("7", "tea"), ("8", "ink"), ("9", "rope")]},
+            ["Ada (7) ordered tea", "Grace (8) ordered ink"],
+        ),
+        (
+            "impressions_visits.py",
+            {"impressions": [("ad1", "seen")], "visits": [("ad1", "came"), ("ad2", "came")]},
+            ["('ad1', ('seen', 'came'))"],
+        ),
+    ],
+)
+def test_the_kafka_programs_print_what_they_join(
+    program: str,
+    records: dict[str, list[tuple[str, str]]],
+    expected: list[str],
+    spark: SparkSession,
+    kafka_connection: Connection,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    text = (EXAMPLES / program).read_text()
+    for name, rows in records.items():
+        topic = Topic(kafka_connection, f"{name}-{uuid.uuid4().hex[:8]}")
+        topic.send(*rows)
+        text = text.replace(f'["{name}"]', f'["{topic.name}"]')
+    monkeypatch.setenv("BROKERS", kafka_connection.require("bootstrap_servers"))
+    monkeypatch.setattr(
+        headwater.dstream, "SparkContext", lambda *_: spark.sparkContext, raising=False
+    )
+    clock = SteppedClock(0)
+    monkeypatch.setattr(context, "WallClock", lambda: clock)
+    thread = threading.Thread(target=exec, args=(text, {"__name__": "__main__"}), daemon=True)
+    thread.start()
+    until(lambda: StreamingContext.getActive() is not None)
+    clock.advance(1)
+    printed = [""]
+
+    def is_printed() -> bool:
+        printed[0] += capsys.readouterr().out
+        return all(line in printed[0] for line in expected)
+
+    until(is_printed)
+    active = StreamingContext.getActive()
+    assert active is not None
+    active.stop(stopSparkContext=False)
+    thread.join(DEADLINE_S)
+    assert "rope" not in printed[0]
+
+
+TOTALS = """\
+import json, os, sys, time
+
+from headwater.dstream import SparkContext, StreamingContext
+
+
+def setup():
+    sc = SparkContext("local[2]", "Totals")
+    sc.setLogLevel("ERROR")
+    ssc = StreamingContext(sc, 1)
+    words = ssc.socketTextStream("127.0.0.1", int(sys.argv[1])).map(lambda word: (word, 1))
+    totals = words.updateStateByKey(lambda new, total: (total or 0) + sum(new))
+    windows = words.window(3).count()
+
+    def keep(when, rdd):
+        found = sorted(rdd.collect())
+        with open("totals.jsonl", "a") as file:
+            print(json.dumps([when.timestamp(), ssc.batchId, found]), file=file)
+        if sum(n for _, n in found) >= 20 and not os.path.exists("blocked"):
+            open("blocked", "w").close()
+            time.sleep(600)
+
+    totals.foreachRDD(keep)
+    windows.foreachRDD(lambda rdd: rdd.collect())
+    return ssc
+
+
+ssc = StreamingContext.getOrCreate("checkpoint", setup)
+ssc.start()
+ssc.awaitTermination()
+"""
+
+
+class Sender:
+    """Sends words to whoever connects."""
+
+    def __init__(self, folder: Path) -> None:
+        self._server = socket.create_server(("127.0.0.1", 0))
+        self._server.settimeout(DEADLINE_S)
+        self._stored = folder / "checkpoint/dstream/0/received/0/stored"
+        self.port = str(self._server.getsockname()[1])
+        self.sent = 0
+
+    def send(self, words: list[str]) -> None:
+        """Returns when the words are stored."""
+        connection, _ = self._server.accept()
+        connection.sendall("".join(f"{word}\n" for word in words).encode())
+        self.sent += len(words)
+        until(lambda: self.stored() == self.sent)
+
+    def stored(self) -> int:
+        names = os.listdir(self._stored) if self._stored.exists() else []
+        counts = [re.search(r"^[^.].*-(\d+)\.parquet$", name) for name in names]
+        return sum(int(found[1]) for found in counts if found)
+
+
+def test_a_killed_program_goes_on_with_the_same_batch(tmp_path: Path) -> None:
+    (tmp_path / "totals.py").write_text(TOTALS)
+    sender = Sender(tmp_path)
+    source = str(Path(package.__file__).parents[1])
+
+    def start() -> subprocess.Popen[bytes]:
+        return subprocess.Popen(
+            [sys.executable, "totals.py", sender.port],
+            cwd=tmp_path,
+            env={**os.environ, "PYTHONPATH": source},
+            stderr=(tmp_path / "errors").open("ab"),
+            start_new_session=True,
+        )
+
+    def totals() -> list[Any]:
+        path = tmp_path / "totals.jsonl"
+        return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+    first = start()
+    try:
+        sender.send([f"w{n % 3}" for n in range(30)])
+        until(lambda: (tmp_path / "blocked").exists())
+    finally:
+        os.killpg(first.pid, signal.SIGKILL)
+        first.wait(30)
+    cut = totals()[-1]
+
+    second = start()
+    try:
+        sender.send([f"w{n % 3}" for n in range(12)])
+        until(lambda: totals()[-1][2] == [["w0", 14], ["w1", 14], ["w2", 14]])
+    finally:
+        os.killpg(second.pid, signal.SIGKILL)
+        second.wait(30)
+    batches = [batch for _, batch, _ in totals()]
+    assert batches.count(cut[1]) == 2
+    assert [row for row in totals() if row[1] == cut[1]] == [cut, cut]
+    times = sorted({time for time, _, _ in totals()})
+    assert {b - a for a, b in pairwise(times)} == {1.0}
