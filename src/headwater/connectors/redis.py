@@ -28,7 +28,7 @@ from headwater.connectors.interface import (
     run_through,
     struct_type,
 )
-from headwater.connectors.resp import GONE, NO_HASH, REFUSED, TAKEN, Job, order_kind, read_back
+from headwater.connectors.resp import NO_HASH, Job, order_kind, read_back
 from headwater.connectors.upserts import one_row_per_key
 from headwater.connectors.waits import waits_s
 from headwater.definitions import OutputMode
@@ -44,7 +44,7 @@ from headwater.errors import (
     NotReadable,
     WriterFenced,
 )
-from headwater.ledger.redis import FENCED, RedisLedger, Server
+from headwater.ledger.redis import RedisLedger, Server
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -300,20 +300,20 @@ def _explained(request: ReadRequest | WriteRequest, batch: int = 0) -> Iterator[
 
 def _told(text: str, request: ReadRequest | WriteRequest, batch: int) -> HeadwaterError | None:
     """An error of which Spark, or a script, hands on the text only."""
-    if found := re.search(rf"{GONE}: (.*)", text):
+    if found := re.search(rf"{DatabaseUnreachable.code}: (.*)", text):
         return _unreachable(request, found.group(1))
-    if found := re.search(rf"{REFUSED}: (.*)", text):
+    if found := re.search(rf"{DatabaseRefused.code}: (.*)", text):
         return _refused(request, found.group(1))
     if not isinstance(request, WriteRequest):
         return None
     table, key = request.table, request.key
-    if FENCED in text:
+    if WriterFenced.code in text:
         return WriterFenced(table, batch)
     if KeyNotUnique.code in text:
         return KeyNotUnique(table, key, batch, data=_PARTLY)
     if KeyIsNull.code in text:
         return KeyIsNull(table, key, batch, data=_PARTLY)
-    if found := re.search(rf"{TAKEN} \((.*)\)", text):
+    if found := re.search(rf"{KeyTaken.code} \((.*)\)", text):
         return KeyTaken(
             table,
             batch,

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
-from headwater.errors import KeyIsNull
+from headwater.errors import DatabaseRefused, DatabaseUnreachable, KeyIsNull
 from headwater.ledger.redis import LEDGER, Server, guarded
 from headwater.schemas import quoted
 
@@ -22,12 +22,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.types import DataType, StructType
 
-GONE = "HEADWATER_GONE"
-"""What a task's error says where the server was away."""
-REFUSED = "HEADWATER_REFUSED"
-TAKEN = "HEADWATER_TAKEN"
-"""What the script answers where a key is there with other values."""
-NO_HASH = "HEADWATER_NO_HASH"
+NO_HASH = "NO_HASH"
 _ROWS = 1000
 """Of one command: the server does nothing else for some 10 ms."""
 _ARGUMENTS = 200_000
@@ -91,10 +86,10 @@ while at <= last do
   local kind = redis.call('TYPE', key).ok
   local is_there = kind == 'hash'
   if not is_there and kind ~= 'none' then
-    return redis.error_reply('HEADWATER_NO_HASH (' .. key .. ')')
+    return redis.error_reply('NO_HASH (' .. key .. ')')
   end
   if is_there and job.is_append and not is_same(key, fields, row) then
-    return redis.error_reply('HEADWATER_TAKEN (' .. key .. ')')
+    return redis.error_reply('KEY_TAKEN (' .. key .. ')')
   end
   if not (is_there and (job.is_append or is_older(key, row))) then
     if is_there then redis.call('DEL', key) end
@@ -149,9 +144,9 @@ def _send(job: Job, batches: Iterator[pa.RecordBatch]) -> int:
                 connection.read_response()
                 total += len(part)
     except AuthenticationError as problem:
-        raise RuntimeError(f"{REFUSED}: {problem}") from None
+        raise RuntimeError(f"{DatabaseRefused.code}: {problem}") from None
     except (ConnectionError, TimeoutError) as problem:
-        raise RuntimeError(f"{GONE}: {problem}") from None
+        raise RuntimeError(f"{DatabaseUnreachable.code}: {problem}") from None
     finally:
         if connection is not None:
             connection.disconnect()
@@ -312,9 +307,9 @@ def _hashes(
             shape = pyarrow.schema([(name, pyarrow.binary()) for name in columns])
             yield pyarrow.RecordBatch.from_pydict(values, schema=shape)
     except AuthenticationError as problem:
-        raise RuntimeError(f"{REFUSED}: {problem}") from None
+        raise RuntimeError(f"{DatabaseRefused.code}: {problem}") from None
     except (ConnectionError, TimeoutError) as problem:
-        raise RuntimeError(f"{GONE}: {problem}") from None
+        raise RuntimeError(f"{DatabaseUnreachable.code}: {problem}") from None
     finally:
         client.close()
 

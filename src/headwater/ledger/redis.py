@@ -16,19 +16,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from headwater.errors import WriterFenced
+
 if TYPE_CHECKING:
     from redis import Redis
 
 LEDGER = "headwater:ledger"
-FENCED = "HEADWATER_FENCED"
-"""What a script answers a driver whose claim was taken over."""
 
 _CONNECT_S = 5.0
 _ANSWER_S = 60.0
 
 _HOLDS = f"""
 if redis.call('HGET', KEYS[1], ARGV[1] .. '/writing') ~= ARGV[2] then
-  return redis.error_reply('{FENCED}')
+  return redis.error_reply('{WriterFenced.code}')
 end
 """
 _CLAIM = """
@@ -99,5 +99,6 @@ class RedisLedger:
 
 
 def guarded(script: str) -> str:
-    """A script that is refused unless ARGV[1] is a query and ARGV[2] the claim on its batch."""
+    """A script that answers with the code of WriterFenced unless ARGV[1] is a query and ARGV[2]
+    the claim on its batch."""
     return _HOLDS + script
