@@ -194,26 +194,39 @@ def test_a_driver_that_was_overtaken_writes_nothing_more(
     assert server.hgetall(LEDGER) == {"q": "0"}
 
 
+ORDERS = {
+    "long": [("-10", "-9"), ("-9", "9"), ("9", "10"), ("9007199254740992", "9007199254740993")],
+    "double": [("-1.5", "1.0E9"), ("1.0E9", "2.0E10")],
+    "date": [("2025-12-31", "2026-01-09"), ("2026-01-09", "2026-01-10")],
+    "timestamp": [("2026-01-01 00:00:00", "2026-01-01 00:00:00.25"), (None, "2026-01-01 00:00:00")],
+    "string": [("B", "a"), ("a", "ab")],
+}
+"""Of every kind of order: an older value and a later one."""
+
+
 def test_a_row_that_is_older_does_not_replace(
     spark: SparkSession, redis_connection: Connection, server: Redis
 ) -> None:
-    orders = {
-        "long": ["-10", "-9", "-9", "9", "10", "9007199254740993", "9007199254740992"],
-        "double": ["-1.5", "2.0E10", "1.0E9"],
-        "date": ["2026-01-09", "2026-01-10", "2025-12-31"],
-        "timestamp": ["2026-01-01 00:00:00", "2026-01-01 00:00:00.5", "2026-01-01 00:00:00.25"],
-        "string": ["a", "b", "B"],
-    }
-    for kind, values in orders.items():
-        server.flushdb()
-        for batch, value in enumerate(values):
-            frame = devices(spark, ("a", batch)).select("*", F.lit(value).cast(kind).alias("at"))
-            write(frame, redis_connection, batch, order_by=("at",))
-        # The one before the last is the latest in each of the lists.
-        assert numbers(server) == {"a": str(len(values) - 2)}, kind
+    """Each pair comes in order for one device and the other way round for another."""
+    batches: tuple[list[Any], list[Any]] = ([], [])
+    for kind, pairs in ORDERS.items():
+        for older, later in pairs:
+            for device, values in (("up", (older, later)), ("down", (later, older))):
+                for batch, value in enumerate(values):
+                    order = {name: value if name == kind else None for name in ORDERS}
+                    name = f"{device} {kind} {later}"
+                    batches[batch].append((name, int(value == later), *order.values()))
+    texts = ", ".join(f"o_{kind} string" for kind in ORDERS)
+    columns = [F.col(f"o_{kind}").cast(kind) for kind in ORDERS]
+    for batch, found in enumerate(batches):
+        frame = spark.createDataFrame(found, f"device string, n int, {texts}")
+        typed = frame.select("device", "n", *columns)
+        write(typed, redis_connection, batch, order_by=tuple(typed.columns[2:]))
+    assert {device for device, n in numbers(server).items() if n != "1"} == set()
+    assert len(numbers(server)) == 2 * sum(map(len, ORDERS.values()))
     binary = devices(spark, ("a", 1)).withColumn("at", F.lit(b"1"))
     with pytest.raises(InvalidConnector, match="order_by='at' is a binary"):
-        write(binary, redis_connection, 0, order_by=("at",))
+        write(binary, redis_connection, 2, order_by=("at",))
 
 
 def test_rows_without_a_usable_key_are_told(
