@@ -83,7 +83,7 @@ def read(spark: SparkSession, connection: Connection, schema: str | None = None)
 def test_rows_replace_those_of_their_key(
     spark: SparkSession, redis_connection: Connection, server: Redis
 ) -> None:
-    write(devices(spark, ("a", 1), ("b", None)), redis_connection, 0)
+    write(devices(spark, ("a", 1), ("b", None)), redis_connection, 0, key=("Device",))
     write(devices(spark, ("a", None), ("c", 3)), redis_connection, 1)
     assert content(server) == {
         "t:a": {"device": "a"},

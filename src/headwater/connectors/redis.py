@@ -28,7 +28,7 @@ from headwater.connectors.interface import (
     run_through,
     struct_type,
 )
-from headwater.connectors.resp import NO_HASH, Job, order_kind, read_back
+from headwater.connectors.resp import NO_HASH, Job, field_named, order_kind, read_back
 from headwater.connectors.upserts import one_row_per_key
 from headwater.connectors.waits import waits_s
 from headwater.definitions import OutputMode
@@ -235,15 +235,16 @@ def order_of(request: WriteRequest, schema: StructType) -> tuple[tuple[str, str]
     """The columns of `order_by` with the way in which their texts are compared."""
     found = []
     for name in request.order_by:
-        kind = order_kind(schema[name].dataType)
-        if kind is None:
+        field = field_named(schema, name)
+        kind = None if field is None else order_kind(field.dataType)
+        if field is None or kind is None:
+            what = "no column" if field is None else f"a {field.dataType.simpleString()}"
             raise InvalidConnector(
                 "redis",
-                f"table {request.table!r}: order_by={name!r} is a "
-                f"{schema[name].dataType.simpleString()}, which has no order in Redis",
-                expected="a number, a text, a date or a timestamp",
+                f"table {request.table!r}: order_by={name!r} is {what}",
+                expected="a column with a number, a text, a date or a timestamp",
             )
-        found.append((name, kind))
+        found.append((field.name, kind))
     return tuple(found)
 
 

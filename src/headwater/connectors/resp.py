@@ -20,7 +20,8 @@ from headwater.schemas import quoted
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import Column, DataFrame, SparkSession
-    from pyspark.sql.types import DataType, StructType
+    from pyspark.sql.types import DataType, StructField, StructType
+    from redis import RedisError
 
 NO_HASH = "NO_HASH"
 _ROWS = 1000
@@ -116,23 +117,30 @@ class Job:
     is_append: bool = False
 
     def send(self, frame: DataFrame, prefix: str, key: tuple[str, ...]) -> None:
-        """Writes the rows, each as the hash `<prefix>:<key>`."""
+        """Writes the rows, each as the hash `<prefix>:<key>`. Raises RowsRefused."""
         arguments = frame.select(row_arguments(frame.schema, prefix, key).alias("row"))
 
         def sent(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             import pyarrow
 
-            total = _send(self, batches)
-            yield pyarrow.RecordBatch.from_pydict({"rows": [total]})
+            problem = _send(self, batches)
+            if problem is not None:
+                yield pyarrow.RecordBatch.from_pydict({"problem": [problem]})
 
-        arguments.mapInArrow(sent, "rows long").collect()
+        # A problem is handed back: Spark would try a task that raises again, and end its Python.
+        if problems := arguments.mapInArrow(sent, "problem string").collect():
+            raise RowsRefused(problems[0][0])
 
 
-def _send(job: Job, batches: Iterator[pa.RecordBatch]) -> int:
-    """In a task: hands the texts of its rows to the server; how many there were."""
-    from redis import AuthenticationError, ConnectionError, TimeoutError
+class RowsRefused(Exception):
+    """What a task was answered when it wrote rows: a code of ours with more, or words of Redis."""
 
-    client, total = job.server.client(), 0
+
+def _send(job: Job, batches: Iterator[pa.RecordBatch]) -> str | None:
+    """In a task: hands the texts of its rows to the server; what went wrong."""
+    from redis import RedisError
+
+    client = job.server.client()
     connection: Any = None
     rows = max(1, min(_ROWS, _ARGUMENTS // (len(job.columns) + 1)))
     try:
@@ -142,16 +150,23 @@ def _send(job: Job, batches: Iterator[pa.RecordBatch]) -> int:
                 connection = connection or client.connection_pool.get_connection()
                 connection.send_packed_command([_head(job, len(part)), _bytes(part)])
                 connection.read_response()
-                total += len(part)
-    except AuthenticationError as problem:
-        raise RuntimeError(f"{DatabaseRefused.code}: {problem}") from None
-    except (ConnectionError, TimeoutError) as problem:
-        raise RuntimeError(f"{DatabaseUnreachable.code}: {problem}") from None
+    except RedisError as problem:
+        return _worded(problem)
     finally:
         if connection is not None:
             connection.disconnect()
         client.close()
-    return total
+    return None
+
+
+def _worded(problem: RedisError) -> str:
+    from redis import AuthenticationError, ConnectionError, TimeoutError
+
+    if isinstance(problem, AuthenticationError):
+        return f"{DatabaseRefused.code}: {problem}"
+    if isinstance(problem, ConnectionError | TimeoutError):
+        return f"{DatabaseUnreachable.code}: {problem}"
+    return str(problem)
 
 
 def _head(job: Job, rows: int) -> bytes:
@@ -188,10 +203,16 @@ def row_arguments(schema: StructType, prefix: str, key: tuple[str, ...]) -> Colu
     return F.concat(_argument(_key(schema, prefix, key).cast("binary")), *values)
 
 
+def field_named(schema: StructType, name: str) -> StructField | None:
+    """A column by its name, as Spark finds it: in upper or lower case."""
+    return next((field for field in schema if field.name.lower() == name.lower()), None)
+
+
 def _key(schema: StructType, prefix: str, key: tuple[str, ...]) -> Column:
     from pyspark.sql import functions as F
 
-    parts = [_key_part(schema[name].name, schema[name].dataType, len(key) > 1) for name in key]
+    fields = [field_named(schema, name) for name in key]
+    parts = [_key_part(f.name, f.dataType, len(key) > 1) for f in fields if f is not None]
     text = F.concat(F.lit(f"{prefix}:"), F.concat_ws(":", *parts))
     nobody = F.raise_error(F.lit(KeyIsNull.code)).cast("string")
     is_null = F.lit(False)
@@ -288,7 +309,7 @@ def _hashes(
     server: Server, columns: list[str], prefix: str, keys: str | None
 ) -> Iterator[pa.RecordBatch]:
     import pyarrow
-    from redis import AuthenticationError, ConnectionError, TimeoutError
+    from redis import RedisError
 
     client = server.client()
     try:
@@ -306,10 +327,8 @@ def _hashes(
             values = {name: [row[i] for row in rows] for i, name in enumerate(columns)}
             shape = pyarrow.schema([(name, pyarrow.binary()) for name in columns])
             yield pyarrow.RecordBatch.from_pydict(values, schema=shape)
-    except AuthenticationError as problem:
-        raise RuntimeError(f"{DatabaseRefused.code}: {problem}") from None
-    except (ConnectionError, TimeoutError) as problem:
-        raise RuntimeError(f"{DatabaseUnreachable.code}: {problem}") from None
+    except RedisError as problem:
+        raise RuntimeError(_worded(problem)) from None
     finally:
         client.close()
 

@@ -71,7 +71,9 @@ def test_a_missing_client_is_told_with_its_extra(monkeypatch: pytest.MonkeyPatch
 
 def test_an_order_is_of_columns_that_can_be_compared() -> None:
     schema = StructType().add("n", LongType()).add("at", TimestampType()).add("raw", BinaryType())
-    assert order_of(writes("at", "n"), schema) == (("at", "time"), ("n", "integer"))
+    assert order_of(writes("AT", "n"), schema) == (("at", "time"), ("n", "integer"))
+    with pytest.raises(InvalidConnector, match="order_by='att' is no column"):
+        order_of(writes("att"), schema)
     with pytest.raises(InvalidConnector, match="order_by='raw' is a binary"):
         order_of(writes("raw"), schema)
 
