@@ -304,7 +304,7 @@ def test_hashes_of_others_are_a_lookup_with_a_schema(
     server.set("t:2", "no hash")
     found = read(spark, redis_connection, "site string, floor int, roof boolean").collect()
     assert found == [("north", 3, None)]
-    with pytest.raises(InvalidConnector, match="were not written by Headwater"):
+    with pytest.raises(InvalidConnector, match="their types are not known"):
         read(spark, redis_connection)
 
 

@@ -94,8 +94,8 @@ class Redis(Connector):
         if schema is None:
             raise InvalidConnector(
                 self.system,
-                f"the hashes {self.prefix}:… were not written by Headwater and have no types",
-                remedy=f'say their columns: lookup({request.name!r}, …, schema="…")',
+                f"Headwater wrote no hashes {self.prefix}:… yet, so their types are not known",
+                remedy=f'write the table first, or say the columns: lookup({request.name!r}, …, schema="…")',
             )
         keys = None if stored is None else keys_of(self.prefix)
         return read_back(spark, server, struct_type(schema), prefix=self.prefix, keys=keys)
