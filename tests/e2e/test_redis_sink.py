@@ -194,6 +194,30 @@ def test_a_driver_that_was_overtaken_writes_nothing_more(
     assert server.hgetall(LEDGER) == {"q": "0"}
 
 
+def test_a_driver_that_was_overtaken_removes_nothing(
+    spark: SparkSession,
+    redis_connection: Connection,
+    server: Redis,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """After the rows of one driver, before it removes what vanished, another one claims the batch
+    and has written a first row."""
+    write(devices(spark, ("a", 1)), redis_connection, 0, mode=COMPLETE)
+    call = RedisLedger.call
+
+    def overtaken(self: RedisLedger, client: Any, *arguments: Any) -> Any:
+        RedisLedger("q").take(client, 1, cleared=list(server.scan_iter("headwater:keys:t/*")))
+        server.sadd("headwater:keys:t/rows", "t:c")
+        return call(self, client, *arguments)
+
+    monkeypatch.setattr(RedisLedger, "call", overtaken)
+    with pytest.raises(WriterFenced):
+        write(devices(spark, ("b", 2)), redis_connection, 1, mode=COMPLETE)
+    assert set(numbers(server)) == {"a", "b"}
+    assert server.smembers("headwater:keys:t/rows") == {"t:c"}
+    assert server.hget(LEDGER, "q") == "0"
+
+
 ORDERS = {
     "long": [("-10", "-9"), ("-9", "9"), ("9", "10"), ("9007199254740992", "9007199254740993")],
     "double": [("-1.5", "1.0E9"), ("1.0E9", "2.0E10")],

@@ -95,7 +95,8 @@ class Redis(Connector):
             raise InvalidConnector(
                 self.system,
                 f"Headwater wrote no hashes {self.prefix}:… yet, so their types are not known",
-                remedy=f'write the table first, or say the columns: lookup({request.name!r}, …, schema="…")',
+                remedy="write the table first, or say the columns: "
+                f'lookup({request.name!r}, …, schema="…")',
             )
         keys = None if stored is None else keys_of(self.prefix)
         return read_back(spark, server, struct_type(schema), prefix=self.prefix, keys=keys)
@@ -192,7 +193,6 @@ class _Writer:
         while removed == _AT_ONCE:
             removed = ledger.call(client, _REMOVE_VANISHED, sets, which, str(_AT_ONCE))
             which = "next"
-        client.unlink(*self._scratch)
 
     def _one_per_key(self, frame: DataFrame) -> DataFrame:
         return one_row_per_key(frame, self.request.key, self.request.order_by)
@@ -222,6 +222,7 @@ for _, key in ipairs(vanished) do
   redis.call('DEL', key)
   redis.call('SREM', KEYS[2], key)
 end
+if #vanished < tonumber(ARGV[4]) then redis.call('UNLINK', KEYS[3], KEYS[4]) end
 return #vanished
 """
 
