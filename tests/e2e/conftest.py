@@ -41,6 +41,15 @@ def postgres_connection() -> Iterator[Connection]:
     shutil.rmtree(folder)
 
 
+@pytest.fixture(scope="session")
+def redis_connection(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Connection]:
+    """A real Redis server for the whole session."""
+    folder = tmp_path_factory.mktemp("redis")
+    services.up(folder, "redis")
+    yield Connection("redis", services.connection(folder, "redis"), "headwater services up redis")
+    services.down(folder, "redis")
+
+
 WAIT_S = 240.0
 """How long a condition may take: a machine that does other work starts Spark slowly."""
 

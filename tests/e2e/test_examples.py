@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import json
 import math
@@ -9,13 +10,14 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 from confluent_kafka import Consumer, Message
 
-from headwater.cli.app import Application
+from headwater.cli.app import Application, load_app
 from headwater.local import ports
 from headwater.settings import Connection
 
@@ -111,6 +113,41 @@ def test_sql_over_a_topic_is_an_application_of_its_own(
     app.pipeline.refresh()
     [printed] = batches(capsys.readouterr().out)
     assert printed in (EXAMPLES / "kafka/README.md").read_text()
+
+
+def test_two_layers_merged_are_the_batch_over_everything(
+    example: Load, kafka_connection: Connection, redis_connection: Connection
+) -> None:
+    speed = example("lambda")
+    folder = speed.settings.folder
+    batch = load_app(str(folder / "batch.py"))
+    connections = {c.name: c.options for c in (kafka_connection, redis_connection)}
+    for layer in (speed, batch):
+        layer.pipeline.use_settings(replace(layer.settings, connections=connections))
+    import fill
+    import query
+
+    with contextlib.closing(query.connect(redis_connection)) as redis:
+        redis.flushdb()
+        fill.fill(kafka_connection, 0, 250)
+        speed.pipeline.refresh()
+        batch.pipeline.replace()
+        fill.fill(kafka_connection, 250, 380)
+        speed.pipeline.refresh()
+        merged = query.answer(redis)
+        assert query.table(merged) in (EXAMPLES / "lambda/README.md").read_text()
+        truth = query.everything(speed.pipeline)
+        assert {cell: views.merged for cell, views in merged.items()} == truth
+        assert sum(truth.values()) == 380
+        assert sum(views.by_batch for views in merged.values()) == 200
+        # Without the mark of what is covered, clicks would count twice.
+        for key in redis.scan_iter("batch:*"):
+            redis.hset(key, "covered", -1)
+        assert sum(views.merged for views in query.answer(redis).values()) == 580
+        batch.pipeline.replace()
+        later = query.answer(redis)
+        assert sum(views.by_batch for views in later.values()) == 300
+        assert {cell: views.merged for cell, views in later.items()} == truth
 
 
 def test_every_row_arrives_under_every_trigger_with_a_finite_latency(

@@ -1,4 +1,4 @@
-"""Real servers: a Kafka broker, a PostgreSQL server, and jars from a real repository server."""
+"""Real servers: Kafka, PostgreSQL, Redis, and jars from a real repository server."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ import psycopg
 import pytest
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
+from redis import AuthenticationError, Redis
 
 from headwater.errors import JarsUnavailable, PortTaken
 from headwater.local import services
@@ -100,6 +101,33 @@ def test_a_killed_server_comes_back_with_its_rows(folder: Path) -> None:
     second = services.up(folder, "postgres")
     assert second.address == first.address
     assert query(folder, "select id from orders") == [(42,)]
+
+
+def test_a_killed_redis_comes_back_with_its_hashes_and_its_password(folder: Path) -> None:
+    first = services.up(folder, "redis")
+    known = services.connection(folder, "redis")
+    password = Path(known["password"].removeprefix("file:")).read_text().strip()
+    with Redis.from_url(known["url"], password=password, decode_responses=True) as client:
+        client.hset("orders:1", "amount", "42")
+    assert services.up(folder, "redis").pid == first.pid
+    kill(first.pid)
+    assert health(folder, "redis") is ServiceHealth.CRASHED
+    second = services.up(folder, "redis")
+    assert second.address == first.address
+    with Redis.from_url(known["url"], password=password, decode_responses=True) as client:
+        assert client.hgetall("orders:1") == {"amount": "42"}
+    with Redis.from_url(known["url"]) as client, pytest.raises(AuthenticationError):
+        client.ping()
+    assert services.down(folder, "redis")
+    assert mark(second.pid) is None
+
+
+def test_a_redis_whose_starter_died_is_found_by_its_command(folder: Path) -> None:
+    first = services.up(folder, "redis")
+    (folder / "services" / "redis" / "state.json").unlink()
+    second = services.up(folder, "redis")
+    assert (mark(first.pid), second.was_running) == (None, False)
+    assert services.down(folder, "redis")
 
 
 def test_the_server_refuses_a_wrong_password(folder: Path) -> None:

@@ -8,7 +8,17 @@ from pathlib import Path
 
 import pytest
 
-from headwater.connectors import custom, foreach, foreach_batch, jdbc, kafka, postgres, rate, socket
+from headwater.connectors import (
+    custom,
+    foreach,
+    foreach_batch,
+    jdbc,
+    kafka,
+    postgres,
+    rate,
+    redis,
+    socket,
+)
 from headwater.connectors.interface import Connector
 from headwater.definitions import Source
 from headwater.errors import AppImportFailed, DefinitionError, InvalidOption, UnknownOption
@@ -41,6 +51,7 @@ SAME: dict[str, Connector] = {
     ),
     "jdbc OPTIONS (table 't', connection 'c')": jdbc("t", connection="c"),
     "postgres OPTIONS (table = 't', connection = NULL)": postgres("t"),
+    "redis OPTIONS (prefix 't', connection 'c')": redis("t", connection="c"),
     "foreach OPTIONS (target = 'builtins:print')": foreach(print),
     "foreach_batch OPTIONS (function = 'builtins:print')": foreach_batch(print),
 }

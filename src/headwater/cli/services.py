@@ -1,4 +1,4 @@
-"""`headwater services`: a real broker, database server and Spark cluster on this machine."""
+"""`headwater services`: a real broker, database servers and Spark cluster on this machine."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import argparse
 from collections.abc import Callable
 from pathlib import Path
 
-SUMMARY = "start, stop and list local services: kafka, postgres, spark"
+SUMMARY = "start, stop and list local services: kafka, postgres, redis, spark"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
     up = actions.add_parser("up", help="start services, or find them running")
-    up.add_argument("names", nargs="+", metavar="NAME", help="kafka, postgres or spark")
+    up.add_argument("names", nargs="+", metavar="NAME", help="kafka, postgres, redis or spark")
     up.add_argument(
         "--port", type=_port, metavar="N", help="listen on this port (one service only)"
     )

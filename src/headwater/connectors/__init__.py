@@ -9,6 +9,7 @@ from headwater.connectors.jdbc import jdbc, postgres
 from headwater.connectors.kafka import kafka
 from headwater.connectors.memory import memory, queue
 from headwater.connectors.rate import rate
+from headwater.connectors.redis import redis
 from headwater.connectors.socket import socket
 
 __all__ = [
@@ -27,6 +28,7 @@ __all__ = [
     "postgres",
     "queue",
     "rate",
+    "redis",
     "socket",
     "text",
 ]

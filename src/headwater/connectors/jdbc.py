@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import time
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
@@ -27,6 +27,7 @@ from headwater.connectors.interface import (
     struct_type,
 )
 from headwater.connectors.upserts import one_row_per_key
+from headwater.connectors.waits import waits_s
 from headwater.definitions import OutputMode
 from headwater.errors import (
     DatabaseRefused,
@@ -57,8 +58,6 @@ if TYPE_CHECKING:
 
 _DRIVER = "org.postgresql.Driver"
 _MARIA_DRIVER = "org.mariadb.jdbc.Driver"
-_WAITS_S = (0.5, 1, 2, 4, 8, 8, 8)
-"""Between attempts to write a batch while the database is away."""
 _GONE = re.compile(r"^(08|57P0|53300)")
 _GONE_WORDS = re.compile(
     r"connection (refused|has been closed|reset|to \S+ refused)|terminating connection"
@@ -126,7 +125,7 @@ class Jdbc(Connector):
         self, frame: DataFrame, request: WriteRequest, *, query: str, batch: int
     ) -> None:
         writer = self._writer(frame.sparkSession, request)
-        for wait_s in _waits():
+        for wait_s in waits_s():
             try:
                 writer.write(frame, query, batch)
                 return
@@ -330,11 +329,6 @@ def _plain(frame: DataFrame) -> DataFrame:
         for column in frame.schema
     ]
     return frame.select(*columns)
-
-
-def _waits() -> Iterator[float | None]:
-    yield from _WAITS_S
-    yield None
 
 
 def _is_gone(failure: Exception) -> bool:

@@ -87,6 +87,7 @@ from headwater.errors.dstreams import (
     TooFewCores,
 )
 from headwater.errors.machine import (
+    ClientPackageMissing,
     JarCorrupt,
     JarsUnavailable,
     JavaMissing,
@@ -136,7 +137,9 @@ from headwater.errors.systems import (
     DatabaseUnreachable,
     DeltaTableMissing,
     InvalidConnector,
+    KeyIsNull,
     KeyNotUnique,
+    KeyTaken,
     LimitUnsupported,
     NotReadable,
     NotReplaceable,
@@ -145,6 +148,7 @@ from headwater.errors.systems import (
     SinkDoesNotFit,
     SocketUnreachable,
     TopicMissing,
+    WriterFenced,
 )
 from headwater.errors.tests import (
     CheckFailed,
@@ -174,6 +178,7 @@ __all__ = [
     "CheckpointExists",
     "CheckpointIncompatible",
     "CheckpointNotResumable",
+    "ClientPackageMissing",
     "ClusterMissing",
     "ConnectionMissing",
     "ContextAlreadyStarted",
@@ -216,7 +221,9 @@ __all__ = [
     "JarsUnavailable",
     "JavaMissing",
     "KeyEmpty",
+    "KeyIsNull",
     "KeyNotUnique",
+    "KeyTaken",
     "KeyUnknown",
     "LateMergeImpossible",
     "LatePolicyImpossible",
@@ -295,6 +302,7 @@ __all__ = [
     "UnknownTable",
     "UsageError",
     "WatermarkTooShort",
+    "WriterFenced",
     "listed",
     "nearest",
 ]

@@ -109,6 +109,18 @@ class ServicePackageMissing(EnvironmentProblem):
         )
 
 
+class ClientPackageMissing(EnvironmentProblem):
+    code = "CLIENT_PACKAGE_MISSING"
+
+    def __init__(self, *, system: str, package: str, extra: str) -> None:
+        super().__init__(
+            f"{system} is reached through a Python package that is not installed",
+            found=f"no package {package}",
+            remedy=f"pip install 'headwater[{extra}]'",
+            data="nothing was read or written",
+        )
+
+
 class ServiceFailed(EnvironmentProblem):
     """A local service ended, or did not answer, before it was ready."""
 

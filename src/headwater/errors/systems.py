@@ -156,12 +156,62 @@ class KeyNotUnique(QueryError):
 
     code = "KEY_NOT_UNIQUE"
 
-    def __init__(self, table: str, key: Iterable[str], batch: int) -> None:
+    def __init__(
+        self,
+        table: str,
+        key: Iterable[str],
+        batch: int,
+        *,
+        data: str = "the batch was not written; earlier batches are untouched",
+    ) -> None:
         super().__init__(
             f"table {table!r}: batch {batch} has several rows for one key",
             found=f"key ({', '.join(key)})",
             remedy="name every grouping column in key=[…], or keep one row per key in the function",
-            data="the batch was not written; earlier batches are untouched",
+            data=data,
+        )
+
+
+class KeyIsNull(QueryError):
+    """A row that is stored under its key has none."""
+
+    code = "KEY_IS_NULL"
+
+    def __init__(self, table: str, key: Iterable[str], batch: int, *, data: str) -> None:
+        super().__init__(
+            f"table {table!r}: batch {batch} has a row without a key",
+            found=f"null in the key ({', '.join(key)})",
+            remedy="leave such rows out in the function, or give them a value: coalesce(…)",
+            data=data,
+        )
+
+
+class KeyTaken(QueryError):
+    """A row cannot be stored under its key, because something else is."""
+
+    code = "KEY_TAKEN"
+
+    def __init__(self, table: str, batch: int, found: str, *, remedy: str, data: str) -> None:
+        super().__init__(
+            f"table {table!r}: batch {batch} has a row for a key that is taken",
+            found=found,
+            remedy=remedy,
+            data=data,
+        )
+
+
+class WriterFenced(QueryError):
+    """Another driver has taken over the batch that this one was writing."""
+
+    code = "WRITER_FENCED"
+
+    def __init__(self, table: str, batch: int) -> None:
+        super().__init__(
+            f"table {table!r}: another driver has taken over batch {batch}",
+            found="two drivers on one checkpoint; this one began earlier",
+            remedy="let one of them run",
+            data="the other one writes the batch; nothing of it is written twice",
+            next_command="headwater status",
         )
 
 
@@ -174,7 +224,9 @@ class DatabaseUnreachable(EnvironmentProblem):
             found=f"{reason}; the address comes from {origin}",
             remedy="start the database, or correct the connection in headwater.toml",
             data="the batch was not written and comes again with the next start",
-            next_command="headwater services up postgres" if connection == "postgres" else None,
+            next_command=f"headwater services up {connection}"
+            if connection in ("postgres", "redis")
+            else None,
         )
 
 

@@ -31,10 +31,11 @@ from headwater.local.processes import (
     stop,
     wait_until,
 )
+from headwater.local.redis import Redis
 from headwater.local.service import Service
 
 SERVICES: dict[str, Service] = {
-    service.name: service for service in (Kafka(), Postgres(), SparkCluster())
+    service.name: service for service in (Kafka(), Postgres(), Redis(), SparkCluster())
 }
 
 _ATTEMPTS = 3

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from headwater import Pipeline
-from headwater.connectors import delta, foreach, foreach_batch, kafka, memory, rate, socket
+from headwater.connectors import delta, foreach, foreach_batch, kafka, memory, rate, redis, socket
 from headwater.definitions import Guarantee
-from headwater.errors import GuaranteeImpossible
+from headwater.errors import GuaranteeImpossible, KeyUnknown, ModeImpossible, NoModeFits
 from headwater.settings import Settings
 
 ROWS = memory(rows=[(1,), (2,)])
@@ -55,6 +55,17 @@ def test_replayable_deterministic_idempotent_is_exactly_once(
     found = plan_of(tmp_path, source, same)
     assert found.query.guarantee is Guarantee.EXACTLY_ONCE
     assert not found.query.is_async_progress
+
+
+def test_hashes_are_exactly_once_by_their_key_and_need_one(spark: Any, tmp_path: Path) -> None:
+    found = plan_of(tmp_path, ROWS, same, into=redis("t"), key="value")
+    assert found.query.guarantee is Guarantee.EXACTLY_ONCE
+    with pytest.raises(NoModeFits, match=r"key=\[…\]"):
+        plan_of(tmp_path, ROWS, same, into=redis("t"))
+    with pytest.raises(ModeImpossible, match="needs a key"):
+        plan_of(tmp_path, ROWS, same, into=redis("t"), mode="append")
+    with pytest.raises(KeyUnknown, match="valeu"):
+        plan_of(tmp_path, ROWS, same, into=redis("t"), key="valeu")
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,7 @@ SINKS: dict[str, tuple[Connector, bool]] = {
     "postgres": (connectors.postgres("out"), False),
     "postgres with key": (connectors.postgres("out"), True),
     "jdbc": (connectors.jdbc("out", connection="c"), False),
+    "redis with key": (connectors.redis("out"), True),
     "kafka": (connectors.kafka("out"), False),
     "memory": (connectors.memory(), False),
     "console": (connectors.console(), False),
