@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import tempfile
 import threading
@@ -121,17 +122,17 @@ class StreamingContext:
 
     def textFileStream(self, directory: str) -> DStream[str]:
         """Lines of files that are moved into a folder after the program began."""
-        node = TextFiles(
-            self._program, self._program.interval_ms, directory, newer_than_ms=self._begun_ms
+        interval_ms, folder = self._program.interval_ms, self._absolute(directory)
+        return self._input(
+            TextFiles(self._program, interval_ms, folder, newer_than_ms=self._begun_ms)
         )
-        return self._input(node)
 
     def binaryRecordsStream(self, directory: str, recordLength: int) -> DStream[bytes]:
         """Records of one length, from files that are moved into a folder."""
-        interval_ms = self._program.interval_ms
+        interval_ms, folder = self._program.interval_ms, self._absolute(directory)
         return self._input(
             BinaryRecords(
-                self._program, interval_ms, directory, recordLength, newer_than_ms=self._begun_ms
+                self._program, interval_ms, folder, recordLength, newer_than_ms=self._begun_ms
             )
         )
 
@@ -190,7 +191,7 @@ class StreamingContext:
 
     def checkpoint(self, directory: str) -> None:
         """Where offsets, state and received records are kept, so that getOrCreate can go on."""
-        self._checkpoint = directory
+        self._checkpoint = self._absolute(directory)
 
     def remember(self, duration: float) -> None:
         """Keeps the RDDs of every stream at least this many seconds, for slice()."""
@@ -253,6 +254,12 @@ class StreamingContext:
 
     def _input(self, node: Node) -> DStream[Any]:
         return DStream(self._program.add(node), self)
+
+    def _absolute(self, path: str) -> str:
+        """A path as the JVM and the executors find it too, wherever they were started."""
+        java: Any = self._sc._jsc
+        is_local = str(java.hadoopConfiguration().get("fs.defaultFS")).startswith("file:")
+        return os.path.abspath(path) if is_local and ":" not in path else path
 
     def _one_slide(self, operation: str, dstreams: Sequence[DStream[Any]]) -> None:
         slides = [stream._slideDuration for stream in dstreams]

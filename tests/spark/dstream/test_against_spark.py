@@ -15,8 +15,6 @@ WORDS = [
     [("b", 5), ("b", 1)],
     [],
     [("c", 4), ("a", 2), ("d", 7)],
-    [("a", 1)],
-    [],
     [("d", 1), ("e", 2), ("a", 9), ("b", 3), ("c", 8)],
     [("a", 4), ("b", 4)],
 ]
@@ -25,9 +23,7 @@ OTHER = [
     [],
     [("a", "z")],
     [("d", "u"), ("a", "v"), ("q", "w")],
-    [("b", "m")],
     [("e", "n"), ("e", "o")],
-    [],
     [("a", "p"), ("b", "q")],
 ]
 
@@ -121,7 +117,7 @@ def chain(seed: int) -> str:
     return " > ".join(random.Random(seed).choices(sorted(STEPS), k=4))
 
 
-CHAINS = [chain(seed) for seed in range(6)]
+CHAINS = [chain(seed) for seed in range(4)]
 
 
 def program(ssc: Any, words: Any, other: Any) -> dict[str, Any]:
