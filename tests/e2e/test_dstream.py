@@ -190,10 +190,16 @@ class Sender:
         self._stored = folder / "checkpoint/dstream/0/received/0/stored"
         self.port = str(self._server.getsockname()[1])
         self.sent = 0
+        self._open = [self._server]
+
+    def close(self) -> None:
+        for one in self._open:
+            one.close()
 
     def send(self, words: list[str]) -> None:
         """Returns when the words are stored."""
         connection, _ = self._server.accept()
+        self._open.append(connection)
         connection.sendall("".join(f"{word}\n" for word in words).encode())
         self.sent += len(words)
         until(lambda: self.stored() == self.sent)
@@ -204,19 +210,26 @@ class Sender:
         return sum(int(found[1]) for found in counts if found)
 
 
-def test_a_killed_program_goes_on_with_the_same_batch(tmp_path: Path) -> None:
+@pytest.fixture
+def sender(tmp_path: Path) -> Iterator[Sender]:
+    found = Sender(tmp_path)
+    yield found
+    found.close()
+
+
+def test_a_killed_program_goes_on_with_the_same_batch(tmp_path: Path, sender: Sender) -> None:
     (tmp_path / "totals.py").write_text(TOTALS)
-    sender = Sender(tmp_path)
     source = str(Path(package.__file__).parents[1])
 
     def start() -> subprocess.Popen[bytes]:
-        return subprocess.Popen(
-            [sys.executable, "totals.py", sender.port],
-            cwd=tmp_path,
-            env={**os.environ, "PYTHONPATH": source},
-            stderr=(tmp_path / "errors").open("ab"),
-            start_new_session=True,
-        )
+        with (tmp_path / "errors").open("ab") as errors:
+            return subprocess.Popen(
+                [sys.executable, "totals.py", sender.port],
+                cwd=tmp_path,
+                env={**os.environ, "PYTHONPATH": source},
+                stderr=errors,
+                start_new_session=True,
+            )
 
     def totals() -> list[Any]:
         path = tmp_path / "totals.jsonl"
