@@ -91,14 +91,15 @@ class Driver:
             time.sleep(_TICK_S)
         return False
 
-    def stop(self, run: RunningPipeline, *, deadline_s: float) -> bool:
-        """Lets running batches finish; True where one was stopped by force at the deadline."""
+    def stop(self, run: RunningPipeline, *, deadline_s: float, drains: bool = False) -> bool:
+        """Lets running batches finish, or with `drains` processes what is there; True where one
+        was stopped by force at the deadline."""
         forced: list[bool] = []
         problem: list[BaseException] = []
 
         def work() -> None:
             try:
-                forced.append(run.stop(deadline_s=deadline_s))
+                forced.append(run.stop(deadline_s=deadline_s, drains=drains))
             except BaseException as raised:
                 problem.append(raised)
 

@@ -143,7 +143,7 @@ def _unexpected(problem: Exception) -> str:
 _ABOUT = "Continuous applications on Apache Spark: one definition, as batch and as stream."
 _EXIT_CODES = """\
 exit codes: 0 done, 1 a query failed, 2 wrong command, setting or definition, 3 machine or service
-not ready, 4 stopped by force after the deadline, 130 ended at once by a second Ctrl-C
+not ready, 4 stopped by force after the deadline, 130 ended at once by a second signal
 """
 
 if __name__ == "__main__":

@@ -51,6 +51,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="30s",
         help="how long a stop waits for running batches (setting stop_deadline_s)",
     )
+    parser.add_argument(
+        "--drain", action="store_true", help="a stop processes what is there before it ends"
+    )
     options.add_settings(parser)
 
 
@@ -72,6 +75,8 @@ def _check(args: argparse.Namespace) -> None:
         raise OptionsConflict("--replace", "without --batch", "headwater run --batch --replace")
     if args.batch and args.fresh is not None:
         raise OptionsConflict("--fresh", "together with --batch", "headwater run --batch --replace")
+    if args.batch and args.drain:
+        raise OptionsConflict("--drain", "together with --batch", "headwater run --batch")
     if args.batch and args.for_s is not None:
         raise OptionsConflict("--for", "together with --batch", "headwater run --batch")
 
@@ -134,11 +139,16 @@ def _stream(application: Application, args: argparse.Namespace) -> int:
         view = view_for(f"{pipeline.name}  {application.name}")
         driver = Driver(view, signals, first_rows=lambda table: first_rows(application, table))
         started = pipeline.start(plan=plan, report=driver.report, app=application.name)
-        return conclude(started, driver, application, for_s=args.for_s)
+        return conclude(started, driver, application, for_s=args.for_s, drains=args.drain)
 
 
 def conclude(
-    started: RunningPipeline, driver: Driver, application: Application, *, for_s: float | None
+    started: RunningPipeline,
+    driver: Driver,
+    application: Application,
+    *,
+    for_s: float | None,
+    drains: bool = False,
 ) -> int:
     """Drives a started pipeline to its end, stops it and tells how to resume."""
     from headwater.cli.drive import Ending
@@ -148,9 +158,11 @@ def conclude(
     driver.view.start()
     try:
         why = driver.drive(started, for_s=for_s)
+        drains = (drains or started.drain_requested.is_set()) and why is not Ending.BY_ITSELF
         if why is not Ending.BY_ITSELF:
-            driver.view.say(f"Stopping: {why.value} (running batches have {deadline_s} s to end)")
-        was_forced = driver.stop(started, deadline_s=deadline_s)
+            what = "what is there now is processed first" if drains else "running batches end"
+            driver.view.say(f"Stopping: {why.value} ({what}, within {deadline_s} s)")
+        was_forced = driver.stop(started, deadline_s=deadline_s, drains=drains)
     finally:
         driver.view.close()
     code = tell_end(started, driver, was_forced=was_forced)

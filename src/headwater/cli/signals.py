@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM as a request to stop; a second Ctrl-C ends everything at once."""
+"""Ctrl-C and SIGTERM as a request to stop; a second one ends everything at once."""
 
 from __future__ import annotations
 
@@ -6,12 +6,15 @@ import os
 import signal
 import sys
 import threading
+import time
 from types import FrameType, TracebackType
 from typing import Any, NoReturn
 
 from headwater.cli.exit_codes import ExitCode
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
+_SAME_REQUEST_S = 1.0
+"""Who stops a process and its group sends SIGTERM twice and means one stop."""
 
 
 class StopSignals:
@@ -24,6 +27,7 @@ class StopSignals:
     def __init__(self) -> None:
         self.requested = threading.Event()
         self._previous: dict[signal.Signals, Any] = {}
+        self._first_s = 0.0
 
     def __enter__(self) -> StopSignals:
         self._previous = {number: signal.getsignal(number) for number in _SIGNALS}
@@ -46,9 +50,11 @@ class StopSignals:
             signal.signal(number, self._handle)
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
-        if self.requested.is_set() and number == signal.SIGINT:
+        if not self.requested.is_set():
+            self._first_s = time.monotonic()
+            self.requested.set()
+        elif number == signal.SIGINT or time.monotonic() - self._first_s > _SAME_REQUEST_S:
             end_at_once(ExitCode.INTERRUPTED, "Ended at once")
-        self.requested.set()
 
 
 def end_at_once(code: ExitCode, why: str) -> NoReturn:

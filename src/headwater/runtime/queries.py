@@ -99,6 +99,8 @@ class RunningQueries:
         self._is_stopped = False
         self.stop_requested = threading.Event()
         """Set when somebody asked for a stop from another process."""
+        self.drain_requested = threading.Event()
+        """Set before it where that stop should process what is there first."""
 
     # Looking
 
@@ -211,23 +213,43 @@ class RunningQueries:
             raise
         return self
 
-    def stop(self, *, deadline_s: float | None = None) -> bool:
+    def stop(self, *, deadline_s: float | None = None, drains: bool = False) -> bool:
         """Lets every running batch finish and commit, then ends; True where a query had to be
-        forced because the deadline passed."""
+        forced because the deadline passed. With `drains`, what is there now is processed first."""
         with self._stopping:
             if self._is_stopped:
                 return False
             self._is_stopped = True
-            return self._stop(deadline_s or self.settings.stop_deadline_s)
+            end = time.monotonic() + (deadline_s or self.settings.stop_deadline_s)
+            if drains:
+                self._drain(end)
+            return self._stop(end)
 
-    def _stop(self, deadline_s: float) -> bool:
-        end = time.monotonic() + deadline_s
+    def _drain(self, end: float) -> None:
+        """Tables that others read come first, so that those find all of it."""
+        waiting = [name for name in self._graph.tables if name in self._queries]
+        while waiting:
+            ready = [name for name in waiting if not self._reads_any(name, waiting)]
+            waiting = [name for name in waiting if name not in ready]
+            queries = [self._queries[name] for name in ready if self._can_drain(name)]
+            for query in queries:
+                query.drain(deadline_s=_left(end))
+            for query in queries:
+                query.await_end(_left(end))
+
+    def _can_drain(self, table: str) -> bool:
+        """Whether what is there can be read by a query that is started again."""
+        sources = self._graph.sources_of(table)
+        is_replayable = all(source.connector.is_replayable for source in sources)
+        return is_replayable and self._queries[table].spec.can_drain
+
+    def _reads_any(self, table: str, others: Sequence[str]) -> bool:
+        return any(read.name in others for read in self._graph.reads_directly(table))
+
+    def _stop(self, end: float) -> bool:
         for query in self._queries.values():
             query.request_stop()
-        forced = {
-            query: query.finish(deadline_s=max(0.0, end - time.monotonic()))
-            for query in self._queries.values()
-        }
+        forced = {query: query.finish(deadline_s=_left(end)) for query in self._queries.values()}
         self._spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty()
         for query, was_forced in forced.items():
             query.tell_end(was_forced=was_forced)
@@ -343,7 +365,7 @@ class RunningQueries:
         def last_committed() -> int | None:
             return last_number(self._files, f"{self._storage.checkpoint(spec.name)}/commits")
 
-        return Query(spec, lambda: self._launch(spec), last_committed, self._report)
+        return Query(spec, self._launch, last_committed, self._report)
 
     def _launch(self, spec: QuerySpec) -> Launched:
         # The frame built at the start serves the first launch; a restart reads lookups anew.
@@ -435,6 +457,10 @@ class RunningQueries:
             self._sides.decide(table, event.batch, Told(event, heard, watch, rejected))
         for source in reported_by(self._graph, table):
             self._meter.hear(source, java.observedMetrics().get(lag_metric(source)))
+
+
+def _left(end: float) -> float:
+    return max(0.0, end - time.monotonic())
 
 
 _POLICY = "spark.sql.streaming.multipleWatermarkPolicy"

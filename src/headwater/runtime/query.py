@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from headwater.definitions import TriggerKind
+from headwater.definitions import Trigger, TriggerKind
 from headwater.errors import QueryFailedError
 from headwater.events import QueryFailed, QueryStarted, QueryStopped, Report
 from headwater.runtime.failures import explained, messages_of, texts_of
@@ -48,7 +48,7 @@ class Query:
     def __init__(
         self,
         spec: QuerySpec,
-        launch: Callable[[], Launched],
+        launch: Callable[[QuerySpec], Launched],
         last_committed: Callable[[], int | None],
         report: Report,
     ) -> None:
@@ -59,6 +59,7 @@ class Query:
         self._query: StreamingQuery | None = None
         self._thread: Any = None
         self._is_told = False
+        self._was_forced = False
         self._restarting: str | None = None
         self._since = dt.datetime.now(dt.UTC)
         self._lock = threading.Lock()
@@ -158,12 +159,13 @@ class Query:
 
     def start(self) -> None:
         with self._lock:
-            launched = self._launch()
+            launched = self._launch(self.spec)
             self._restarting = None
             self._since = dt.datetime.now(dt.UTC)
             self._query = launched.streaming_query
             self._thread = _execution(self._query).queryExecutionThread()
             self._is_told = False
+            self._was_forced = False
         self._report(
             QueryStarted(
                 self.name, str(self._query.id), str(self._query.runId), launched.resumed_after
@@ -186,7 +188,7 @@ class Query:
         if self._query is None:
             return False
         self.request_stop()
-        was_forced = not self._idle_within(deadline_s)
+        was_forced = self._was_forced = self._was_forced or not self._idle_within(deadline_s)
         try:
             self._query.stop()
         except Exception:
@@ -196,6 +198,13 @@ class Query:
                 raise
         return was_forced
 
+    def drain(self, *, deadline_s: float) -> None:
+        """Finishes the running batch and goes on with what is there now, to end by itself."""
+        if self.spec.trigger.is_bounded or not self.is_active or self.finish(deadline_s=deadline_s):
+            return
+        self.spec = self.spec.with_trigger(Trigger.available_now())
+        self.start()
+
     def request_stop(self) -> None:
         """The running batch is the last one; returns at once."""
         if self._query is not None and self.is_active and self._is_micro_batch:
@@ -203,12 +212,18 @@ class Query:
 
     def await_termination(self, timeout_s: float | None = None) -> bool:
         """Whether the query ended within the time-out (None: waits for ever)."""
+        has_ended = self.await_end(timeout_s)
+        if has_ended:
+            self.tell_end(was_forced=False)
+        return has_ended
+
+    def await_end(self, timeout_s: float | None = None) -> bool:
+        """As `await_termination`, without reporting it."""
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         while self.is_active:
             if deadline is not None and time.monotonic() > deadline:
                 return False
             self.wait(_WAIT_S if deadline is None else min(_WAIT_S, deadline - time.monotonic()))
-        self.tell_end(was_forced=False)
         return True
 
     def wait(self, timeout_s: float) -> None:

@@ -68,11 +68,11 @@ class RunningPipeline(RunningQueries):
             raise
         return self
 
-    def stop(self, *, deadline_s: float | None = None) -> bool:
+    def stop(self, *, deadline_s: float | None = None, drains: bool = False) -> bool:
         self._timers.close()
         for query in self._queries.values():
             query.give_up_restart()
-        return super().stop(deadline_s=deadline_s)
+        return super().stop(deadline_s=deadline_s, drains=drains)
 
     def _wake(self) -> None:
         """Called when Spark says that a query has ended; looks at it once its thread has."""
@@ -145,6 +145,8 @@ class RunningPipeline(RunningQueries):
             self[table].restart(deadline_s=self.settings.stop_deadline_s)
             return self[table].summary()
         if command == "stop":
+            if request.get("drain"):
+                self.drain_requested.set()
             self.stop_requested.set()
             return {"stopping": list(self._queries)}
         if command == "rows" and table:
