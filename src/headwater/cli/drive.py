@@ -34,6 +34,7 @@ class Ending(enum.Enum):
     COMMAND = "headwater stop asked for it"
     TIME = "its time is over"
     INPUT = "its input has ended"
+    LEASE = "another driver may have taken over"
 
 
 @dataclass
@@ -73,6 +74,8 @@ class Driver:
             self._speak()
             if self.signals.requested.is_set():
                 return Ending.SIGNAL
+            if run.lost is not None:
+                return Ending.LEASE
             if run.stop_requested.is_set():
                 return Ending.COMMAND
             if end is not None and time.monotonic() >= end:

@@ -54,6 +54,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--drain", action="store_true", help="a stop processes what is there before it ends"
     )
+    parser.add_argument(
+        "--standby",
+        action="store_true",
+        help="wait while another driver runs this pipeline, and take over when it has ended",
+    )
+    parser.add_argument(
+        "--supervise", action="store_true", help="start the driver again when its process dies"
+    )
     options.add_settings(parser)
 
 
@@ -64,7 +72,10 @@ def run(args: argparse.Namespace) -> int:
 
     _check(args)
     application = load_app(args.app, flags=options.flags(args), report=step_printer())
-    refuse_second_run(application)
+    if args.supervise:
+        return _supervised(application, args)
+    if not args.standby:
+        refuse_second_run(application)
     return _batch(application, args) if args.batch else _stream(application, args)
 
 
@@ -75,6 +86,9 @@ def _check(args: argparse.Namespace) -> None:
         raise OptionsConflict("--replace", "without --batch", "headwater run --batch --replace")
     if args.batch and args.fresh is not None:
         raise OptionsConflict("--fresh", "together with --batch", "headwater run --batch --replace")
+    if args.standby and (args.batch or args.fresh is not None):
+        other = "--batch" if args.batch else "--fresh"
+        raise OptionsConflict("--standby", f"together with {other}", "headwater run --standby")
     if args.batch and args.drain:
         raise OptionsConflict("--drain", "together with --batch", "headwater run --batch")
     if args.batch and args.for_s is not None:
@@ -87,6 +101,7 @@ def _batch(application: Application, args: argparse.Namespace) -> int:
     from headwater.events import step
     from headwater.observe.grid import grid
     from headwater.observe.tables import can_be_read_at_once, table_rows
+    from headwater.runtime.claims import leased
     from headwater.runtime.ownership import Ownership
 
     report = step_printer()
@@ -95,8 +110,8 @@ def _batch(application: Application, args: argparse.Namespace) -> int:
     ownership = Ownership(settings.local_folder, pipeline.name)
     ownership.take()
     try:
-        with session_for(application, report=report, is_verbose=args.verbose):
-            with step("Replacing tables", report):
+        with session_for(application, report=report, is_verbose=args.verbose) as spark:
+            with leased(spark, settings, pipeline.name), step("Replacing tables", report):
                 names = pipeline.replace(
                     tables=args.tables, replaces_streams=args.replace, report=report
                 )
@@ -118,10 +133,13 @@ def _stream(application: Application, args: argparse.Namespace) -> int:
     from headwater.cli.printing import step_printer
     from headwater.cli.sessions import session_for
     from headwater.cli.signals import StopSignals
+    from headwater.cli.standby import stand_by
+    from headwater.cli.supervise import heed_supervisor
     from headwater.cli.views import view_for
 
     pipeline = application.pipeline
     steps = step_printer()
+    heed_supervisor()
     tell_where(application, "as a stream")
     with (
         StopSignals() as signals,
@@ -131,15 +149,35 @@ def _stream(application: Application, args: argparse.Namespace) -> int:
         if args.fresh is not None:
             for line in start_afresh(application, spark, [args.fresh] if args.fresh else []):
                 print(line)
-        plan = pipeline.plan(tables=args.tables, trigger=_trigger(args), report=steps)
-        tell_plan(plan)
-        if signals.requested.is_set():
-            print("Stopped before the first batch; nothing was read or written.")
-            return ExitCode.OK
-        view = view_for(f"{pipeline.name}  {application.name}")
-        driver = Driver(view, signals, first_rows=lambda table: first_rows(application, table))
-        started = pipeline.start(plan=plan, report=driver.report, app=application.name)
-        return conclude(started, driver, application, for_s=args.for_s, drains=args.drain)
+        claim = stand_by(application, spark, signals) if args.standby else None
+        try:
+            if signals.requested.is_set():
+                return _nothing_done()
+            plan = pipeline.plan(tables=args.tables, trigger=_trigger(args), report=steps)
+            tell_plan(plan)
+            if signals.requested.is_set():
+                return _nothing_done()
+            view = view_for(f"{pipeline.name}  {application.name}")
+            driver = Driver(view, signals, first_rows=lambda table: first_rows(application, table))
+            started = pipeline.start(
+                plan=plan, report=driver.report, app=application.name, claim=claim
+            )
+            return conclude(started, driver, application, for_s=args.for_s, drains=args.drain)
+        finally:
+            if claim is not None:
+                claim.let_go()
+
+
+def _nothing_done() -> int:
+    print("Stopped before the first batch; nothing was read or written.")
+    return ExitCode.OK
+
+
+def _supervised(application: Application, args: argparse.Namespace) -> int:
+    from headwater.cli.supervise import Guard
+
+    arguments = [word for word in args.command_line if word != "--supervise"]
+    return Guard(arguments, budget=application.settings.restarts).run()
 
 
 def conclude(

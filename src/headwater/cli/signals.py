@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import sys
 import threading
 import time
@@ -15,6 +16,8 @@ from headwater.cli.exit_codes import ExitCode
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _SAME_REQUEST_S = 1.0
 """Who stops a process and its group sends SIGTERM twice and means one stop."""
+_JVM_ENDS_S = 2.0
+"""How long the system takes to end a JVM whose connection has broken."""
 
 
 class StopSignals:
@@ -65,6 +68,17 @@ def end_at_once(code: ExitCode, why: str) -> NoReturn:
     if gateway is not None and hasattr(gateway, "proc"):
         gateway.proc.kill()
     os._exit(code)
+
+
+def jvm_exit() -> int | None:
+    """The exit code of a JVM that has ended; None where it lives, or none was started."""
+    gateway = _gateway()
+    if gateway is None or not hasattr(gateway, "proc"):
+        return None
+    try:
+        return int(gateway.proc.wait(timeout=_JVM_ENDS_S))
+    except subprocess.TimeoutExpired:
+        return None
 
 
 def _gateway() -> Any:

@@ -27,6 +27,49 @@ class PipelineOwned(UsageError):
         )
 
 
+class StorageLeased(UsageError):
+    code = "STORAGE_LEASED"
+
+    def __init__(self, pipeline: str, holder: str, storage: str) -> None:
+        super().__init__(
+            f"another driver runs pipeline {pipeline!r} on this storage",
+            found=f"{holder} holds {storage}",
+            remedy="stop it first, use another storage, or wait for its end with --standby",
+            data="nothing was read or written",
+            next_command="headwater run --standby",
+        )
+
+
+class LeaseLost(EnvironmentProblem):
+    """Another driver has taken over, or the storage could not be reached for too long."""
+
+    code = "LEASE_LOST"
+
+    def __init__(self, pipeline: str, found: str, storage: str) -> None:
+        super().__init__(
+            f"this driver may no longer write pipeline {pipeline!r}",
+            found=f"its lease on {storage} is gone: {found}",
+            remedy="let the other driver go on; look why this one stood still or was cut off",
+            data="the running batch was given up; whoever holds the lease reads it again",
+            next_command="headwater run --standby",
+        )
+
+
+class SparkEnded(EnvironmentProblem):
+    code = "SPARK_ENDED"
+
+    def __init__(self, exit_code: int) -> None:
+        how = f"by signal {-exit_code}" if exit_code < 0 else f"with code {exit_code}"
+        super().__init__(
+            "Spark's process has ended in the middle of the run",
+            found=f"the JVM of the driver ended {how}",
+            remedy="look at .headwater/logs/jvm.log and at the machine's memory; --supervise "
+            "starts it again",
+            data="batches that were committed stay; the one that ran is read again",
+            next_command="headwater run",
+        )
+
+
 class PipelineUnreachable(EnvironmentProblem):
     code = "PIPELINE_UNREACHABLE"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime as dt
 import enum
 import json
@@ -197,6 +198,13 @@ class Query:
             if not was_forced:
                 raise
         return was_forced
+
+    def abandon(self) -> None:
+        """Interrupts the running batch, which is not committed."""
+        if self._query is not None and self.is_active:
+            self._was_forced = True
+            with contextlib.suppress(Exception):
+                self._query.stop()
 
     def drain(self, *, deadline_s: float) -> None:
         """Finishes the running batch and goes on with what is there now, to end by itself."""

@@ -6,6 +6,7 @@
 <storage>/<pipeline>/lookups/<lookup>       versions of a lookup that is reloaded
 <storage>/<pipeline>/lateness/<source>.json how far rows were behind the newest
 <storage>/<pipeline>/replays/<table>        copies of log entries while a batch is read again
+<storage>/<pipeline>/lease/<number>         which driver may write
 <storage>/<pipeline>/aside/<table>-<time>   what `run --fresh` moved out of the way
 """
 
@@ -57,6 +58,11 @@ class Storage:
     def savepoint(self, name: str) -> str:
         return f"{self.root}/{self.pipeline}/savepoints/{name}"
 
+    @property
+    def lease(self) -> str:
+        """Which driver may write."""
+        return f"{self.root}/{self.pipeline}/lease"
+
     def batch_mark(self, table: str) -> str:
         """A file that says: a batch run wrote this table last, so no checkpoint fits its rows."""
         return f"{self.root}/{self.pipeline}/batches/{table}"
@@ -105,6 +111,26 @@ class Files:
         stream = self._hadoop(path).create(self._path(path), True)
         stream.write(text.encode())
         stream.close()
+
+    def create(self, path: str, text: str) -> bool:
+        """Writes a file that nobody has written; False where somebody has."""
+        if self._storage.is_local:
+            Path(path).parent.mkdir(parents=True, exist_ok=True)
+            try:
+                with open(path, "x") as file:
+                    file.write(text)
+            except FileExistsError:
+                return False
+            return True
+        try:
+            stream = self._hadoop(path).create(self._path(path), False)
+        except Exception:
+            if self.exists(path):
+                return False
+            raise
+        stream.write(text.encode())
+        stream.close()
+        return True
 
     def move(self, origin: str, target: str) -> None:
         if self._storage.is_local:
