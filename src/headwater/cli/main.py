@@ -26,6 +26,7 @@ COMMANDS = (
     "savepoint",
     "backfill",
     "dstream",
+    "rebuild",
     "services",
     "demo",
     "bench",

@@ -100,16 +100,60 @@ class QueryFailedError(QueryError):
     code = "QUERY_FAILED"
 
     def __init__(
-        self, table: str, found: str, *, last_batch: int | None, where: Location | None = None
+        self,
+        table: str,
+        found: str,
+        *,
+        last_batch: int | None,
+        remedy: str = "mend the cause and start again; the checkpoint resumes",
+        where: Location | None = None,
     ) -> None:
         self.table = table
-        kept = "no batch" if last_batch is None else f"everything up to batch {last_batch}"
         super().__init__(
             f"table {table!r} stopped",
             where=where,
             found=found,
-            data=f"{kept} is committed; the failed batch is read again at the next start",
-            remedy="mend the cause and start again; the checkpoint resumes",
+            data=f"{_kept(last_batch)} is committed; the failed batch is read again at the next "
+            "start",
+            remedy=remedy,
+            next_command="headwater run",
+        )
+
+
+class CheckpointDamaged(QueryError):
+    """A file of a checkpoint is missing, empty or cut off."""
+
+    code = "CHECKPOINT_DAMAGED"
+
+    def __init__(
+        self, table: str, found: str, *, last_batch: int | None, where: Location | None = None
+    ) -> None:
+        self.table = table
+        super().__init__(
+            f"the checkpoint of table {table!r} is damaged",
+            where=where,
+            found=found,
+            remedy="bring the file back from a copy, go back to a savepoint, or compute the "
+            "table anew from its input",
+            data=f"{_kept(last_batch)} is in the sink and stays; nothing else was written",
+            next_command=f"headwater rebuild {table}",
+        )
+
+
+def _kept(last_batch: int | None) -> str:
+    return "no batch" if last_batch is None else f"everything up to batch {last_batch}"
+
+
+class StorageUnwritable(EnvironmentProblem):
+    code = "STORAGE_UNWRITABLE"
+
+    def __init__(self, path: str, reason: str, *, is_full: bool) -> None:
+        super().__init__(
+            "the storage cannot be written",
+            found=f"{path}: {reason}",
+            remedy="make room on the disk" if is_full else "let this user write there",
+            data="committed batches are whole; what was not committed is read again at the next "
+            "start",
             next_command="headwater run",
         )
 
@@ -143,6 +187,21 @@ class BackfillImpossible(UsageError):
             found=found,
             remedy="take a range behind the watermark of a Delta table, and name its time with "
             "--column",
+            data="nothing was changed",
+        )
+
+
+class RebuildImpossible(UsageError):
+    code = "REBUILD_IMPOSSIBLE"
+
+    def __init__(
+        self, table: str, found: str, remedy: str, *, where: Location | None = None
+    ) -> None:
+        super().__init__(
+            f"table {table!r} cannot be made anew beside itself",
+            where=where,
+            found=found,
+            remedy=remedy,
             data="nothing was changed",
         )
 

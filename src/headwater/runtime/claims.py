@@ -59,15 +59,19 @@ class Claim:
 
     def release(self, last_batches: dict[str, int | None], failures: dict[str, str]) -> None:
         """Also says how the run ended."""
-        self.lease.release()
-        self.ownership.release(last_batches, failures)
         self._is_taken = False
+        try:
+            self.lease.release()
+        finally:
+            self.ownership.release(last_batches, failures)
 
     def let_go(self) -> None:
         """Leaves the record of the last run as it is."""
-        self.lease.release()
-        self.ownership.let_go()
         self._is_taken = False
+        try:
+            self.lease.release()
+        finally:
+            self.ownership.let_go()
 
 
 @contextlib.contextmanager

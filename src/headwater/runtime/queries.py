@@ -31,6 +31,7 @@ from headwater.runtime.clock import ManualClock, start_on
 from headwater.runtime.failures import explained, first_line
 from headwater.runtime.frames import BuiltTable, Frames, Gate, lag_metric
 from headwater.runtime.gaps import GapGuard
+from headwater.runtime.integrity import require_whole
 from headwater.runtime.late import LateRows, newest_seen, watch_over
 from headwater.runtime.lateness import LatenessMeter
 from headwater.runtime.lookups import Reloader, VersionedLookup
@@ -71,12 +72,13 @@ class RunningQueries:
         clock: ManualClock | None = None,
         measures: bool = True,
         side_store: SideStore | None = None,
+        storage: Storage | None = None,
     ) -> None:
         self.name = graph.definitions.pipeline
         self.settings = settings
         self._spark = spark
         self._graph = graph
-        self._storage = Storage(settings.storage_root, self.name)
+        self._storage = storage or Storage(settings.storage_root, self.name)
         self._files = Files(self._storage, spark)
         self._report = report
         self._clock = clock
@@ -195,6 +197,9 @@ class RunningQueries:
     def start(self) -> Self:
         """Builds every query before the first one starts; nothing runs where one cannot."""
         try:
+            for spec in self._specs.values():
+                checkpoint = self._storage.checkpoint(spec.name)
+                require_whole(self._files, checkpoint, spec.name, where=spec.table.location)
             built = self._build()
             self._check_gaps(built)
             sides = [side for spec in self._specs.values() for side in self._sides_of(spec, built)]
@@ -254,12 +259,15 @@ class RunningQueries:
         for query, was_forced in forced.items():
             query.tell_end(was_forced=was_forced)
         self._listener.remove()
-        if self._sides is not None:
-            self._sides.close()
-        if self._reloader is not None:
-            self._reloader.close()
-        self._meter.save()
-        self._ended({name: query.last_batch for name, query in self._queries.items()})
+        try:
+            if self._sides is not None:
+                self._sides.close()
+            if self._reloader is not None:
+                self._reloader.close()
+            self._meter.save()
+        finally:
+            # Also on a full disk: who runs next must not wait for a process that does not run.
+            self._ended({name: query.last_batch for name, query in self._queries.items()})
         return any(forced.values())
 
     def _ended(self, last_batches: Mapping[str, int | None]) -> None:
@@ -387,7 +395,11 @@ class RunningQueries:
             raise explained(spec.name, location, [str(cause)], last_batch=resumed_after) from cause
         self._by_run[str(query.runId)] = spec.name
         if spec.shape is not None:
-            self._files.write(self._storage.shape(spec.name), spec.shape)
+            try:
+                self._files.write(self._storage.shape(spec.name), spec.shape)
+            except BaseException:
+                query.stop()
+                raise
         return Launched(query, resumed_after)
 
     def _writer(self, spec: QuerySpec, frame: DataFrame, request: WriteRequest) -> DataStreamWriter:

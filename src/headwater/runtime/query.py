@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from headwater.definitions import Trigger, TriggerKind
-from headwater.errors import QueryFailedError
+from headwater.errors import CheckpointDamaged, QueryFailedError
 from headwater.events import QueryFailed, QueryStarted, QueryStopped, Report
 from headwater.runtime.failures import explained, messages_of, texts_of
 from headwater.runtime.lateness import LAG
@@ -113,7 +113,7 @@ class Query:
         return self._last_committed()
 
     @property
-    def exception(self) -> QueryFailedError | None:
+    def exception(self) -> QueryFailedError | CheckpointDamaged | None:
         """Why the query failed; None while it runs or after an ordinary stop."""
         if self._query is None or self.is_active:
             return None
