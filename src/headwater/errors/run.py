@@ -206,6 +206,23 @@ class RebuildImpossible(UsageError):
         )
 
 
+class RepartitionImpossible(UsageError):
+    code = "REPARTITION_IMPOSSIBLE"
+
+    def __init__(
+        self, table: str, partitions: int, found: str, *, where: Location | None = None
+    ) -> None:
+        super().__init__(
+            f"the state of table {table!r} cannot get {partitions} partitions in place",
+            where=where,
+            found=found,
+            remedy="compute the table anew with the other number: --shuffle-partitions "
+            f"{partitions}",
+            data="nothing was changed",
+            next_command=f"headwater rebuild {table} --shuffle-partitions {partitions}",
+        )
+
+
 class SavepointExists(UsageError):
     code = "SAVEPOINT_EXISTS"
 
