@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from headwater.pipeline import Pipeline
 
 _BATCHES = 12
+_PER_RANDOM_ROUND = 4
 
 
 def run_crashes(
@@ -82,7 +83,7 @@ def _chunks(args: argparse.Namespace, cells: Sequence[Cell], size: int) -> Itera
     end = time.monotonic() + args.random
     drawn = random_cells(cells, args.seed)
     while True:
-        yield list(islice(drawn, min(size, 3)))
+        yield list(islice(drawn, min(size, _PER_RANDOM_ROUND)))
         if time.monotonic() >= end:
             return
 

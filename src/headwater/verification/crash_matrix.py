@@ -226,9 +226,13 @@ class Matrix:
                 return self._kill_driver(process, place, cell.point, batch, chance, tag)
             time.sleep(chance.uniform(0, 0.3) if cell.point is Point.WRITE else 0)
             is_hit = self._hit(process, cell.kind)
-            # It goes on by itself.
-            process.wait(timeout=_START_S)
-            return batch if is_hit else None
+            # It goes on by itself: the batch is committed in the end.
+            is_over = _await(
+                lambda: place.has("commits", batch) or None,
+                lambda: process.poll() is not None,
+                _START_S,
+            )
+            return batch if is_hit and is_over else None
         finally:
             _kill(process)
 
