@@ -69,7 +69,7 @@ its Python worker."""
 @pytest.mark.timeout(900)
 def test_crashes_leave_exactly_once_sinks_exact_and_show_the_control_twice(
     tmp_path: Path,
-    finish: Callable[..., Any],
+    start: Callable[..., Any],
     kafka_connection: Connection,
     postgres_connection: Connection,
     monkeypatch: pytest.MonkeyPatch,
@@ -94,11 +94,12 @@ def test_crashes_leave_exactly_once_sinks_exact_and_show_the_control_twice(
         for n, moment in enumerate(moments)
     ]
     (tmp_path / "data/rows.json").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    told = finish(
-        *("verify", "--crash", "--random", "1s", "--seed", SEED, "--results", "results.json"),
-        folder=tmp_path,
-        code=1,
-    ).output
+    options = ("--random", "1s", "--seed", SEED, "--results", "results.json")
+    run = start("verify", "--crash", *options, folder=tmp_path)
+    run.process.wait(timeout=800)
+    assert run.end() == 1, run.output
+    told = run.output
+    assert (tmp_path / "results.json").exists(), told
     found = json.loads((tmp_path / "results.json").read_text())
     (only,) = found["rounds"]
     assert only["missing"] == {}, told

@@ -162,8 +162,8 @@ class Lease:
         try:
             text = self._files.read(self._path(number))
             content = json.loads(text)
-        except (ValueError, OSError):
-            # It is being written.
+        except Exception:
+            # It is being written, or just replaced; every file system says so in its own way.
             text, content = f"{number}", {}
         return _Held(number, text, content if isinstance(content, dict) else {})
 
