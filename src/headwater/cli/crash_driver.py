@@ -9,6 +9,7 @@ import json
 import signal
 import sys
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,8 @@ from headwater.cli.sessions import session_for
 from headwater.connectors.foreach import FunctionSink
 from headwater.events import Event, silent
 from headwater.verification.redirection import Contents, redirected
+
+_CUT_S = 30.0
 
 
 def main(folder: Path, tag: str, what: str) -> None:
@@ -56,7 +59,11 @@ def _cut_when_told(contents: Contents) -> None:
         while True:
             asked.wait()
             asked.clear()
-            print(f"cut {contents.cut_connections()} connections", flush=True)
+            # A connection is there only while rows are written.
+            end, cut = time.monotonic() + _CUT_S, 0
+            while not cut and time.monotonic() < end:
+                cut = contents.cut_connections()
+            print(f"cut {cut} connections", flush=True)
 
     threading.Thread(target=work, name="headwater-cutter", daemon=True).start()
 

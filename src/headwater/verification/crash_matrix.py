@@ -14,6 +14,7 @@ import itertools
 import json
 import os
 import random
+import re
 import signal
 import subprocess
 import time
@@ -181,11 +182,19 @@ class Matrix:
         tag = f"r{number}"
         chance = random.Random(f"{self.seed}/{number}")
         done = Round(number, [])
-        for cell in cells:
-            crash = Crash(cell, self._crash(tag, cell, chance))
-            done.crashes.append(crash)
-            reached = "not reached" if crash.batch is None else f"batch {crash.batch}"
-            self.tell(f"{cell}: {reached}")
+        process: subprocess.Popen[bytes] | None = None
+        try:
+            for cell in cells:
+                # A driver that outlived the last crash goes on.
+                if process is None or process.poll() is not None:
+                    process = self._start(tag, "run")
+                crash = Crash(cell, self._crash(process, tag, cell, chance))
+                done.crashes.append(crash)
+                reached = "not reached" if crash.batch is None else f"batch {crash.batch}"
+                self.tell(f"{cell}: {reached}")
+        finally:
+            if process is not None:
+                _kill(process)
         found = self._finish(tag)
         for table in sorted({*reference, *found}):
             expected, there = Counter(reference.get(table, {})), Counter(found.get(table, {}))
@@ -211,30 +220,26 @@ class Matrix:
         found: Contents = json.loads((self.folder / tag / "contents.json").read_text())
         return found
 
-    def _crash(self, tag: str, cell: Cell, chance: random.Random) -> int | None:
-        """Runs the driver until the cell's point, and crashes it there."""
+    def _crash(
+        self, process: subprocess.Popen[bytes], tag: str, cell: Cell, chance: random.Random
+    ) -> int | None:
+        """Waits for the cell's point in the next batch of its table, and crashes there."""
         place = _Checkpoint(self.folder / tag / "storage" / self.pipeline, cell.table)
         after = place.last("offsets")
-        process = self._start(tag, "run")
-        try:
-            batch = _await(
-                lambda: place.next_batch(after), lambda: process.poll() is not None, _START_S
-            )
-            if batch is None:
-                return None
-            if cell.kind is Kind.DRIVER:
-                return self._kill_driver(process, place, cell.point, batch, chance, tag)
-            time.sleep(chance.uniform(0, 0.3) if cell.point is Point.WRITE else 0)
-            is_hit = self._hit(process, cell.kind)
-            # It goes on by itself: the batch is committed in the end.
-            is_over = _await(
-                lambda: place.has("commits", batch) or None,
-                lambda: process.poll() is not None,
-                _START_S,
-            )
-            return batch if is_hit and is_over else None
-        finally:
-            _kill(process)
+
+        def has_ended() -> bool:
+            return process.poll() is not None
+
+        batch = _await(lambda: place.next_batch(after), has_ended, _START_S)
+        if batch is None:
+            return None
+        if cell.kind is Kind.DRIVER:
+            return self._kill_driver(process, place, cell.point, batch, chance, tag)
+        time.sleep(chance.uniform(0, 0.3) if cell.point is Point.WRITE else 0)
+        is_hit = self._hit(process, cell.kind, tag)
+        # It goes on by itself: the batch is committed in the end.
+        is_over = _await(lambda: place.has("commits", batch) or None, has_ended, _START_S)
+        return batch if is_hit and is_over else None
 
     def _kill_driver(
         self,
@@ -280,10 +285,17 @@ class Matrix:
 
         return bool(_await(has_failed, has_ended, 60))
 
-    def _hit(self, process: subprocess.Popen[bytes], kind: Kind) -> bool:
+    def _hit(self, process: subprocess.Popen[bytes], kind: Kind, tag: str) -> bool:
         if kind is Kind.CONNECTION:
+            mark = self._log(tag).stat().st_size
             process.send_signal(signal.SIGUSR1)
-            return True
+
+            def answer() -> str | None:
+                found = re.search(r"cut (\d+) connections", self._log(tag).read_text()[mark:])
+                return found[1] if found else None
+
+            cut = _await(answer, lambda: process.poll() is not None, 60)
+            return cut is not None and int(cut) > 0
         # A worker is there once the rows of the batch are computed.
         workers = _await(lambda: _python_workers(process.pid) or None, lambda: False, 5)
         for pid in workers or []:
