@@ -54,6 +54,9 @@ def redis_connection(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Conne
     services.up(folder, "redis")
     yield Connection("redis", services.connection(folder, "redis"), "headwater services up redis")
     services.down(folder, "redis")
+
+
+@pytest.fixture(scope="session")
 def postgres_connection(postgres_folder: Path) -> Connection:
     return Connection("postgres", services.connection(postgres_folder, "postgres"), "services up")
 
