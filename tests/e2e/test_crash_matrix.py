@@ -19,7 +19,7 @@ from pathlib import Path
 from pyspark.sql import functions as F
 
 from headwater import Pipeline
-from headwater.connectors import foreach_batch, json, kafka, postgres
+from headwater.connectors import foreach_batch, json, kafka, postgres, redis
 
 app = Pipeline("matrix")
 app.source(
@@ -48,6 +48,11 @@ def in_postgres(rows):
     return counted.select("device", F.col("window.start").alias("minute"), "total")
 
 
+@app.table(into=redis("crash_devices"), key="device", mode="update", unbounded_state=True)
+def in_redis(rows):
+    return rows.groupBy("device").agg(F.count("id").alias("n"))
+
+
 def store(frame, batch):
     with STORED.open("a") as file:
         for row in frame.collect():
@@ -61,7 +66,7 @@ CONTROL = foreach_batch(
 )
 app.table(name="control", into=CONTROL)(lambda rows: rows.select("id"))
 """
-SEED = "3835"
+SEED = "136139"
 """Draws: control before its commit, in_kafka before its commit, the connection of in_postgres, and
 the Python worker of in_kafka."""
 
@@ -72,15 +77,20 @@ def test_crashes_leave_exactly_once_sinks_exact_and_show_the_control_twice(
     start: Callable[..., Any],
     kafka_connection: Connection,
     postgres_connection: Connection,
+    redis_connection: Connection,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("CRASH_PASSWORD", postgres_connection.require("password"))
+    monkeypatch.setenv("CRASH_REDIS", redis_connection.require("password"))
     (tmp_path / "app.py").write_text(APP)
     (tmp_path / "headwater.toml").write_text(
         "[profile.local]\n"
         'driver_memory = "1g"\n'
         "[profile.local.connections.kafka]\n"
         f'bootstrap_servers = "{kafka_connection.require("bootstrap_servers")}"\n'
+        "[profile.local.connections.redis]\n"
+        f'url = "{redis_connection.require("url")}"\n'
+        'password = "env:CRASH_REDIS"\n'
         "[profile.local.connections.postgres]\n"
         f'url = "{postgres_connection.require("url")}"\n'
         f'user = "{postgres_connection.require("user")}"\n'

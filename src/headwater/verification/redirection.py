@@ -18,6 +18,7 @@ from headwater.connectors.interface import Connector
 from headwater.connectors.jdbc import Jdbc
 from headwater.connectors.kafka import Kafka
 from headwater.connectors.kafka.clients import admin_client
+from headwater.connectors.redis import Redis
 from headwater.definitions import Definition, Limit, LimitUnit, Source, Table, Trigger
 from headwater.ledger.databases import Database
 from headwater.pipeline import Pipeline
@@ -79,7 +80,7 @@ def unread(pipeline: Pipeline) -> dict[str, str]:
 def _can_be_read(sink: Connector) -> bool:
     if isinstance(sink, FunctionSink):
         return sink.can_be_verified
-    return isinstance(sink, Delta | Files | Jdbc | Kafka)
+    return isinstance(sink, Delta | Files | Jdbc | Kafka | Redis)
 
 
 def _moved(sink: Connector | None, folder: Path, table: str, tag: str) -> Connector | None:
@@ -90,6 +91,8 @@ def _moved(sink: Connector | None, folder: Path, table: str, tag: str) -> Connec
     if isinstance(sink, Jdbc):
         named = {"ApplicationName": APPLICATION} if "postgresql" in str(sink.driver) else {}
         return replace(sink, table=f"{sink.table}_{tag}", options={**sink.options, **named})
+    if isinstance(sink, Redis):
+        return replace(sink, prefix=f"{sink.prefix}_{tag}")
     if isinstance(sink, Kafka) and sink.topics:
         return replace(sink, topics=(f"{sink.topics[0]}-{tag}",), creates=True)
     return sink
@@ -147,6 +150,9 @@ class Contents:
                 with contextlib.suppress(Exception):
                     for answer in admin_client(connection).delete_topics([*sink.topics]).values():
                         answer.result(timeout=10)
+            elif isinstance(sink, Redis):
+                with contextlib.suppress(Exception):
+                    sink.forget(connection_of(sink, self.pipeline.settings))
             elif isinstance(sink, FunctionSink) and sink.clear is not None:
                 sink.clear()
 
