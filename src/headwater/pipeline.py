@@ -52,6 +52,7 @@ if TYPE_CHECKING:
 
     from headwater.connectors.interface import Connector
     from headwater.planning import Plan
+    from headwater.runtime.claims import Claim
     from headwater.runtime.running import RunningPipeline
 
 P = ParamSpec("P")
@@ -314,10 +315,12 @@ class Pipeline:
         report: Report = silent,
         app: str | None = None,
         plan: Plan | None = None,
+        claim: Claim | None = None,
     ) -> RunningPipeline:
         """Starts every table (or those named) as a streaming query and returns at once.
 
-        A `plan` that was made before is started as it is, in place of a new one.
+        A `plan` that was made before is started as it is, in place of a new one; a `claim` that
+        was taken before is held.
         """
         from headwater.runtime.running import RunningPipeline
 
@@ -332,6 +335,7 @@ class Pipeline:
             report,
             upstream=plan.inputs,
             app=app,
+            claim=claim,
         )
         return run.start()
 

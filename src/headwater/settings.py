@@ -79,6 +79,7 @@ class Settings:
     driver_memory: str | None = None
     stop_deadline_s: int = 30
     restarts: int = 5
+    lease_s: int = 15
     connections: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     spark: Mapping[str, str] = field(default_factory=dict)
     origins: Mapping[str, str] = field(default_factory=dict)
@@ -129,10 +130,11 @@ _PER_PROFILE = (
     "driver_memory",
     "stop_deadline_s",
     "restarts",
+    "lease_s",
 )
 _MAY_BE_ZERO = ("restarts",)
 _TOP = ("app", "profile")
-_VARIABLES_OF_SETUP = ("ENV", "CACHE", "IVY_SETTINGS")
+_VARIABLES_OF_SETUP = ("ENV", "CACHE", "IVY_SETTINGS", "SUPERVISOR_PID")
 _KINDS: dict[str, type] = {f.name: int for f in fields(Settings) if "int" in str(f.type)}
 
 

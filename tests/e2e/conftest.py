@@ -21,22 +21,28 @@ from headwater.settings import Connection
 
 
 @pytest.fixture(scope="session")
-def kafka_connection(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Connection]:
-    """A real broker for the whole session."""
+def kafka_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Where a real broker runs for the whole session."""
     folder = tmp_path_factory.mktemp("kafka")
     services.up(folder, "kafka")
-    yield Connection("kafka", services.connection(folder, "kafka"), "headwater services up kafka")
+    yield folder
     services.down(folder, "kafka")
 
 
 @pytest.fixture(scope="session")
-def postgres_connection() -> Iterator[Connection]:
-    """A real PostgreSQL server for the whole session."""
+def kafka_connection(kafka_folder: Path) -> Connection:
+    found = services.connection(kafka_folder, "kafka")
+    return Connection("kafka", found, "headwater services up kafka")
+
+
+@pytest.fixture(scope="session")
+def postgres_folder() -> Iterator[Path]:
+    """Where a real PostgreSQL server runs for the whole session."""
     # Not below pytest's folder: PostgreSQL gives up root and could not pass through it.
     folder = Path(tempfile.mkdtemp(prefix="headwater-postgres-"))
     folder.chmod(0o755)
     services.up(folder, "postgres")
-    yield Connection("postgres", services.connection(folder, "postgres"), "services up")
+    yield folder
     services.down(folder, "postgres")
     shutil.rmtree(folder)
 
@@ -48,6 +54,24 @@ def redis_connection(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Conne
     services.up(folder, "redis")
     yield Connection("redis", services.connection(folder, "redis"), "headwater services up redis")
     services.down(folder, "redis")
+
+
+@pytest.fixture(scope="session")
+def postgres_connection(postgres_folder: Path) -> Connection:
+    return Connection("postgres", services.connection(postgres_folder, "postgres"), "services up")
+
+
+@pytest.fixture
+def restarted() -> Callable[[Path, str], None]:
+    """Restarts a service in its folder; it keeps its address."""
+
+    def restart(folder: Path, service: str) -> None:
+        before = services.connection(folder, service)
+        services.down(folder, service)
+        services.up(folder, service)
+        assert services.connection(folder, service) == before
+
+    return restart
 
 
 WAIT_S = 240.0

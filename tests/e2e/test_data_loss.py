@@ -4,27 +4,37 @@ from __future__ import annotations
 
 import json
 import uuid
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from confluent_kafka import Producer, TopicPartition
+from confluent_kafka.cimpl import NewPartitions
 from pyspark.sql import SparkSession
 
 from headwater import Pipeline
 from headwater.connectors import kafka
 from headwater.connectors.kafka import create_topic
-from headwater.connectors.kafka.clients import admin_client
+from headwater.connectors.kafka.clients import admin_client, partition_count
 from headwater.errors import DataLost
 from headwater.events import Event, GapsFound
+from headwater.local.processes import wait_until
 from headwater.settings import Connection, Settings
 
 
-def produce(connection: Connection, topic: str, *numbers: int) -> None:
+def produce(connection: Connection, topic: str, *numbers: int, partition: int = 0) -> None:
     producer = Producer({"bootstrap.servers": connection.require("bootstrap_servers")})
     for number in numbers:
-        producer.produce(topic, json.dumps({"n": number}), partition=0)
+        producer.produce(topic, json.dumps({"n": number}), partition=partition)
     assert producer.flush(30) == 0
+
+
+def grow(connection: Connection, topic: str, partitions: int) -> None:
+    """Returns when the broker tells the new partitions."""
+    client = admin_client(connection)
+    client.create_partitions([NewPartitions(topic, partitions)])[topic].result(timeout=30)
+    assert wait_until(lambda: partition_count(connection, topic) == partitions, timeout_s=30)
 
 
 def delete_before(connection: Connection, topic: str, offset: int) -> None:
@@ -72,6 +82,33 @@ def test_a_gap_is_found_before_the_start_and_kept(
     assert len(stored(spark, tmp_path, "numbers__gaps")) == 1
     app.refresh()
     assert len(stored(spark, tmp_path, "raw")) == 5
+
+
+def test_more_partitions_and_a_broker_that_restarts_lose_nothing(
+    spark: SparkSession,
+    kafka_connection: Connection,
+    kafka_folder: Path,
+    restarted: Callable[[Path, str], None],
+    tmp_path: Path,
+) -> None:
+    topic = f"t-{uuid.uuid4().hex[:8]}"
+    create_topic(kafka_connection, topic)
+    produce(kafka_connection, topic, 0)
+    application(kafka_connection, topic, tmp_path).refresh()
+    grow(kafka_connection, topic, 2)
+    produce(kafka_connection, topic, 1, partition=1)
+    run = application(kafka_connection, topic, tmp_path).start()
+    run["raw"].streaming_query.processAllAvailable()
+    assert stored(spark, tmp_path, "raw") == [(0,), (1,)]
+    # The query runs while the topic grows, and while the broker is away.
+    grow(kafka_connection, topic, 3)
+    produce(kafka_connection, topic, 2, partition=2)
+    restarted(kafka_folder, "kafka")
+    produce(kafka_connection, topic, 3)
+    found = [(n,) for n in range(4)]
+    assert wait_until(lambda: stored(spark, tmp_path, "raw") == found, timeout_s=120)
+    run.stop()
+    run.raise_failure()
 
 
 def test_the_input_of_a_batch_that_did_not_end_counts_too(

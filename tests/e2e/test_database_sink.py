@@ -235,6 +235,30 @@ def test_a_second_driver_cannot_make_a_batch_vanish(
     assert sorted(ask(f"SELECT n FROM {target}")) == [(1,), (2,)]
 
 
+def test_a_server_that_restarts_in_the_middle_of_a_merge_loses_nothing(
+    spark: SparkSession,
+    postgres_connection: Connection,
+    postgres_folder: Path,
+    restarted: Callable[[Path, str], None],
+    target: str,
+    ask: Ask,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    merge, merges = _Writer._merge, []
+
+    def interrupted(self: _Writer, session: Session, *what: Any) -> None:
+        merge(self, session, *what)
+        merges.append(1)
+        if len(merges) == 1:
+            restarted(postgres_folder, "postgres")
+
+    write(rows(spark, (1,), schema="n int"), target, postgres_connection, 0)
+    monkeypatch.setattr(_Writer, "_merge", interrupted)
+    write(rows(spark, (2,), (3,), schema="n int"), target, postgres_connection, 1)
+    assert len(merges) == 2
+    assert sorted(ask(f"SELECT n FROM {target}")) == [(1,), (2,), (3,)]
+
+
 MODES = {
     "append": ((), [("a",), ("a",), ("b",)], lambda words: words),
     "update": (("word",), [("a", 2), ("b", 1)], lambda words: words.groupBy("word").count()),

@@ -34,6 +34,7 @@ class Ending(enum.Enum):
     COMMAND = "headwater stop asked for it"
     TIME = "its time is over"
     INPUT = "its input has ended"
+    LEASE = "another driver may have taken over"
 
 
 @dataclass
@@ -73,6 +74,8 @@ class Driver:
             self._speak()
             if self.signals.requested.is_set():
                 return Ending.SIGNAL
+            if run.lost is not None:
+                return Ending.LEASE
             if run.stop_requested.is_set():
                 return Ending.COMMAND
             if end is not None and time.monotonic() >= end:
@@ -91,14 +94,15 @@ class Driver:
             time.sleep(_TICK_S)
         return False
 
-    def stop(self, run: RunningPipeline, *, deadline_s: float) -> bool:
-        """Lets running batches finish; True where one was stopped by force at the deadline."""
+    def stop(self, run: RunningPipeline, *, deadline_s: float, drains: bool = False) -> bool:
+        """Lets running batches finish, or with `drains` processes what is there; True where one
+        was stopped by force at the deadline."""
         forced: list[bool] = []
         problem: list[BaseException] = []
 
         def work() -> None:
             try:
-                forced.append(run.stop(deadline_s=deadline_s))
+                forced.append(run.stop(deadline_s=deadline_s, drains=drains))
             except BaseException as raised:
                 problem.append(raised)
 

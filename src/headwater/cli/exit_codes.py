@@ -5,7 +5,7 @@
 2    the command, a setting or a definition is wrong
 3    the machine, a service or a connection is not ready
 4    the stop deadline passed and a query was stopped by force
-130  Ctrl-C a second time: everything was ended at once
+130  a second Ctrl-C or SIGTERM: everything was ended at once
 """
 
 from __future__ import annotations

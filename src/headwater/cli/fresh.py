@@ -12,8 +12,8 @@ from headwater.connectors.interface import located
 from headwater.definitions import Table
 from headwater.errors import UnknownTable
 from headwater.graph import Graph, resolve
+from headwater.runtime.claims import Claim
 from headwater.runtime.late import late_name
-from headwater.runtime.ownership import Ownership
 from headwater.runtime.rejects import reported_by
 from headwater.runtime.storage import Files, Storage, set_aside
 
@@ -34,8 +34,8 @@ def start_afresh(application: Application, spark: SparkSession, tables: Sequence
     settings = application.settings
     storage = Storage(settings.storage_root, application.pipeline.name)
     files = Files(storage, spark)
-    ownership = Ownership(settings.local_folder, application.pipeline.name)
-    ownership.take()
+    claim = Claim(spark, settings, application.pipeline.name)
+    claim.take()
     try:
         told = []
         for name in names:
@@ -45,7 +45,7 @@ def start_afresh(application: Application, spark: SparkSession, tables: Sequence
             told += [f"{beside}: kept in {place}" for place in moved]
         return told
     finally:
-        ownership.let_go()
+        claim.let_go()
 
 
 def _moved(table: Table, files: Files, storage: Storage, base: Path) -> list[str]:

@@ -102,6 +102,7 @@ def _merge(application: Application, tables: list[str], *, is_verbose: bool) -> 
     from headwater.cli.sessions import session_for
     from headwater.errors import LateMergeImpossible
     from headwater.planning import make_plan
+    from headwater.runtime.claims import leased
     from headwater.runtime.merging import merge_late
     from headwater.runtime.ownership import Ownership
 
@@ -114,7 +115,8 @@ def _merge(application: Application, tables: list[str], *, is_verbose: bool) -> 
             plan = make_plan(pipeline.definitions(), settings, tables=tables, spark=spark)
             for spec in plan.queries:
                 try:
-                    done = merge_late(spark, plan.graph, settings, spec)
+                    with leased(spark, settings, pipeline.name):
+                        done = merge_late(spark, plan.graph, settings, spec)
                 except LateMergeImpossible as problem:
                     print(problem)
                     failed = True

@@ -26,6 +26,7 @@ COMMANDS = (
     "savepoint",
     "backfill",
     "dstream",
+    "rebuild",
     "services",
     "demo",
     "bench",
@@ -60,7 +61,9 @@ def _parsed(arguments: list[str]) -> argparse.Namespace:
         args = parser.parse_args(arguments[:1])
         args.arguments = arguments[1:]
         return args
-    return parser.parse_args(arguments)
+    args = parser.parse_args(arguments)
+    args.command_line = arguments
+    return args
 
 
 def _parser(arguments: list[str]) -> argparse.ArgumentParser:
@@ -122,10 +125,25 @@ def _told(problem: Exception, *, is_verbose: bool) -> int:
         if is_verbose and cause is not None:
             print("".join(traceback.format_exception(cause)).rstrip(), file=sys.stderr)
         return problem.exit_code
-    print(_unexpected(problem), file=sys.stderr)
+    gone = _spark_gone(problem)
+    print(gone or _unexpected(problem), file=sys.stderr)
     if is_verbose:
         print("".join(traceback.format_exception(problem)).rstrip(), file=sys.stderr)
-    return ExitCode.FAILED
+    return ExitCode.FAILED if gone is None else ExitCode.ENVIRONMENT
+
+
+def _spark_gone(problem: Exception) -> Exception | None:
+    """What lost its JVM failed for that reason, whatever it says."""
+    if "py4j.protocol" not in sys.modules:
+        return None
+    from py4j.protocol import Py4JError
+
+    from headwater.cli.signals import jvm_exit
+    from headwater.errors import SparkEnded
+
+    is_lost = isinstance(problem, Py4JError | ConnectionError)
+    code = jvm_exit() if is_lost else None
+    return None if code is None else SparkEnded(code)
 
 
 def _unexpected(problem: Exception) -> str:
@@ -143,7 +161,7 @@ def _unexpected(problem: Exception) -> str:
 _ABOUT = "Continuous applications on Apache Spark: one definition, as batch and as stream."
 _EXIT_CODES = """\
 exit codes: 0 done, 1 a query failed, 2 wrong command, setting or definition, 3 machine or service
-not ready, 4 stopped by force after the deadline, 130 ended at once by a second Ctrl-C
+not ready, 4 stopped by force after the deadline, 130 ended at once by a second signal
 """
 
 if __name__ == "__main__":

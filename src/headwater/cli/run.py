@@ -51,6 +51,17 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="30s",
         help="how long a stop waits for running batches (setting stop_deadline_s)",
     )
+    parser.add_argument(
+        "--drain", action="store_true", help="a stop processes what is there before it ends"
+    )
+    parser.add_argument(
+        "--standby",
+        action="store_true",
+        help="wait while another driver runs this pipeline, and take over when it has ended",
+    )
+    parser.add_argument(
+        "--supervise", action="store_true", help="start the driver again when its process dies"
+    )
     options.add_settings(parser)
 
 
@@ -61,7 +72,10 @@ def run(args: argparse.Namespace) -> int:
 
     _check(args)
     application = load_app(args.app, flags=options.flags(args), report=step_printer())
-    refuse_second_run(application)
+    if args.supervise:
+        return _supervised(application, args)
+    if not args.standby:
+        refuse_second_run(application)
     return _batch(application, args) if args.batch else _stream(application, args)
 
 
@@ -72,6 +86,11 @@ def _check(args: argparse.Namespace) -> None:
         raise OptionsConflict("--replace", "without --batch", "headwater run --batch --replace")
     if args.batch and args.fresh is not None:
         raise OptionsConflict("--fresh", "together with --batch", "headwater run --batch --replace")
+    if args.standby and (args.batch or args.fresh is not None):
+        other = "--batch" if args.batch else "--fresh"
+        raise OptionsConflict("--standby", f"together with {other}", "headwater run --standby")
+    if args.batch and args.drain:
+        raise OptionsConflict("--drain", "together with --batch", "headwater run --batch")
     if args.batch and args.for_s is not None:
         raise OptionsConflict("--for", "together with --batch", "headwater run --batch")
 
@@ -82,6 +101,7 @@ def _batch(application: Application, args: argparse.Namespace) -> int:
     from headwater.events import step
     from headwater.observe.grid import grid
     from headwater.observe.tables import can_be_read_at_once, table_rows
+    from headwater.runtime.claims import leased
     from headwater.runtime.ownership import Ownership
 
     report = step_printer()
@@ -90,8 +110,8 @@ def _batch(application: Application, args: argparse.Namespace) -> int:
     ownership = Ownership(settings.local_folder, pipeline.name)
     ownership.take()
     try:
-        with session_for(application, report=report, is_verbose=args.verbose):
-            with step("Replacing tables", report):
+        with session_for(application, report=report, is_verbose=args.verbose) as spark:
+            with leased(spark, settings, pipeline.name), step("Replacing tables", report):
                 names = pipeline.replace(
                     tables=args.tables, replaces_streams=args.replace, report=report
                 )
@@ -113,10 +133,13 @@ def _stream(application: Application, args: argparse.Namespace) -> int:
     from headwater.cli.printing import step_printer
     from headwater.cli.sessions import session_for
     from headwater.cli.signals import StopSignals
+    from headwater.cli.standby import stand_by
+    from headwater.cli.supervise import heed_supervisor
     from headwater.cli.views import view_for
 
     pipeline = application.pipeline
     steps = step_printer()
+    heed_supervisor()
     tell_where(application, "as a stream")
     with (
         StopSignals() as signals,
@@ -126,19 +149,44 @@ def _stream(application: Application, args: argparse.Namespace) -> int:
         if args.fresh is not None:
             for line in start_afresh(application, spark, [args.fresh] if args.fresh else []):
                 print(line)
-        plan = pipeline.plan(tables=args.tables, trigger=_trigger(args), report=steps)
-        tell_plan(plan)
-        if signals.requested.is_set():
-            print("Stopped before the first batch; nothing was read or written.")
-            return ExitCode.OK
-        view = view_for(f"{pipeline.name}  {application.name}")
-        driver = Driver(view, signals, first_rows=lambda table: first_rows(application, table))
-        started = pipeline.start(plan=plan, report=driver.report, app=application.name)
-        return conclude(started, driver, application, for_s=args.for_s)
+        claim = stand_by(application, spark, signals) if args.standby else None
+        try:
+            if signals.requested.is_set():
+                return _nothing_done()
+            plan = pipeline.plan(tables=args.tables, trigger=_trigger(args), report=steps)
+            tell_plan(plan)
+            if signals.requested.is_set():
+                return _nothing_done()
+            view = view_for(f"{pipeline.name}  {application.name}")
+            driver = Driver(view, signals, first_rows=lambda table: first_rows(application, table))
+            started = pipeline.start(
+                plan=plan, report=driver.report, app=application.name, claim=claim
+            )
+            return conclude(started, driver, application, for_s=args.for_s, drains=args.drain)
+        finally:
+            if claim is not None:
+                claim.let_go()
+
+
+def _nothing_done() -> int:
+    print("Stopped before the first batch; nothing was read or written.")
+    return ExitCode.OK
+
+
+def _supervised(application: Application, args: argparse.Namespace) -> int:
+    from headwater.cli.supervise import Guard
+
+    arguments = [word for word in args.command_line if word != "--supervise"]
+    return Guard(arguments, budget=application.settings.restarts).run()
 
 
 def conclude(
-    started: RunningPipeline, driver: Driver, application: Application, *, for_s: float | None
+    started: RunningPipeline,
+    driver: Driver,
+    application: Application,
+    *,
+    for_s: float | None,
+    drains: bool = False,
 ) -> int:
     """Drives a started pipeline to its end, stops it and tells how to resume."""
     from headwater.cli.drive import Ending
@@ -148,9 +196,11 @@ def conclude(
     driver.view.start()
     try:
         why = driver.drive(started, for_s=for_s)
+        drains = (drains or started.drain_requested.is_set()) and why is not Ending.BY_ITSELF
         if why is not Ending.BY_ITSELF:
-            driver.view.say(f"Stopping: {why.value} (running batches have {deadline_s} s to end)")
-        was_forced = driver.stop(started, deadline_s=deadline_s)
+            what = "what is there now is processed first" if drains else "running batches end"
+            driver.view.say(f"Stopping: {why.value} ({what}, within {deadline_s} s)")
+        was_forced = driver.stop(started, deadline_s=deadline_s, drains=drains)
     finally:
         driver.view.close()
     code = tell_end(started, driver, was_forced=was_forced)

@@ -29,6 +29,7 @@ def run(args: argparse.Namespace) -> int:
     from headwater.cli.sessions import session_for
     from headwater.errors import InvalidName
     from headwater.planning import make_plan
+    from headwater.runtime.claims import leased
     from headwater.runtime.ownership import Ownership
     from headwater.runtime.savepoints import Savepoints
     from headwater.runtime.storage import Storage
@@ -44,7 +45,12 @@ def run(args: argparse.Namespace) -> int:
     try:
         with session_for(application, report=step_printer(), is_verbose=args.verbose) as spark:
             plan = make_plan(pipeline.definitions(), settings, spark=spark)
-            _act(args, Savepoints(spark, settings, storage, plan.graph), plan.queries)
+            savepoints = Savepoints(spark, settings, storage, plan.graph)
+            if args.action == "list":
+                _act(args, savepoints, plan.queries)
+            else:
+                with leased(spark, settings, pipeline.name):
+                    _act(args, savepoints, plan.queries)
     finally:
         if args.action != "list":
             ownership.let_go()

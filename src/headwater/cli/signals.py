@@ -1,17 +1,23 @@
-"""Ctrl-C and SIGTERM as a request to stop; a second Ctrl-C ends everything at once."""
+"""Ctrl-C and SIGTERM as a request to stop; a second one ends everything at once."""
 
 from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import sys
 import threading
+import time
 from types import FrameType, TracebackType
 from typing import Any, NoReturn
 
 from headwater.cli.exit_codes import ExitCode
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
+_SAME_REQUEST_S = 1.0
+"""Who stops a process and its group sends SIGTERM twice and means one stop."""
+_JVM_ENDS_S = 2.0
+"""How long the system takes to end a JVM whose connection has broken."""
 
 
 class StopSignals:
@@ -24,6 +30,7 @@ class StopSignals:
     def __init__(self) -> None:
         self.requested = threading.Event()
         self._previous: dict[signal.Signals, Any] = {}
+        self._first_s = 0.0
 
     def __enter__(self) -> StopSignals:
         self._previous = {number: signal.getsignal(number) for number in _SIGNALS}
@@ -46,9 +53,11 @@ class StopSignals:
             signal.signal(number, self._handle)
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
-        if self.requested.is_set() and number == signal.SIGINT:
+        if not self.requested.is_set():
+            self._first_s = time.monotonic()
+            self.requested.set()
+        elif number == signal.SIGINT or time.monotonic() - self._first_s > _SAME_REQUEST_S:
             end_at_once(ExitCode.INTERRUPTED, "Ended at once")
-        self.requested.set()
 
 
 def end_at_once(code: ExitCode, why: str) -> NoReturn:
@@ -59,6 +68,17 @@ def end_at_once(code: ExitCode, why: str) -> NoReturn:
     if gateway is not None and hasattr(gateway, "proc"):
         gateway.proc.kill()
     os._exit(code)
+
+
+def jvm_exit() -> int | None:
+    """The exit code of a JVM that has ended; None where it lives, or none was started."""
+    gateway = _gateway()
+    if gateway is None or not hasattr(gateway, "proc"):
+        return None
+    try:
+        return int(gateway.proc.wait(timeout=_JVM_ENDS_S))
+    except subprocess.TimeoutExpired:
+        return None
 
 
 def _gateway() -> Any:

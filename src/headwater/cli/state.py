@@ -1,12 +1,17 @@
 """Show what a table keeps between batches: its operators, how many keys and how much memory, and
-some keys with their values, read from the checkpoint by Spark's own state reader."""
+some keys with their values, read from the checkpoint by Spark's own state reader. With
+--partitions: give a stopped table's state another number of partitions."""
 
 from __future__ import annotations
 
 import argparse
+from typing import TYPE_CHECKING
 
 from headwater.cli import options
 from headwater.cli.exit_codes import ExitCode
+
+if TYPE_CHECKING:
+    from headwater.cli.app import Application
 
 SUMMARY = "show the state that a table keeps between batches"
 
@@ -17,6 +22,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--rows", type=int, default=20, metavar="N", help="default: %(default)s")
     parser.add_argument("--operator", type=int, default=0, metavar="N", help="default: %(default)s")
     parser.add_argument("--batch", type=int, metavar="N", help="as of this batch (default: last)")
+    parser.add_argument(
+        "--partitions",
+        type=int,
+        metavar="N",
+        help="give the state so many partitions; the pipeline must not run",
+    )
     options.add_settings(parser)
 
 
@@ -33,6 +44,8 @@ def run(args: argparse.Namespace) -> int:
     tables = application.pipeline.definitions().tables
     if args.table not in tables:
         raise UnknownTable(args.table, tables)
+    if args.partitions is not None:
+        return _repartition(application, args)
     storage = Storage(application.settings.storage_root, application.pipeline.name)
     checkpoint = storage.checkpoint(args.table)
     with session_for(application, report=step_printer(), is_verbose=args.verbose) as spark:
@@ -44,4 +57,30 @@ def run(args: argparse.Namespace) -> int:
         print(f"{found.keys:,} keys in {found.partitions} partitions as of batch {found.batch}")
         if found.rows:
             print(grid(("key", "value"), found.rows))
+    return ExitCode.OK
+
+
+def _repartition(application: Application, args: argparse.Namespace) -> int:
+    from headwater.cli.printing import step_printer
+    from headwater.cli.sessions import refuse_second_run, session_for
+    from headwater.planning import make_plan
+    from headwater.runtime.claims import Claim
+    from headwater.runtime.repartitioning import repartition
+    from headwater.runtime.storage import Files, Storage
+
+    pipeline, settings = application.pipeline, application.settings
+    storage = Storage(settings.storage_root, pipeline.name)
+    refuse_second_run(application)
+    with session_for(application, report=step_printer(), is_verbose=args.verbose) as spark:
+        claim = Claim(spark, settings, pipeline.name)
+        claim.take()
+        try:
+            claim.keep(lambda lost: None)
+            plan = make_plan(pipeline.definitions(), settings, tables=[args.table], spark=spark)
+            (spec,) = plan.queries
+            batch = repartition(spark, storage, Files(storage, spark), spec, args.partitions)
+        finally:
+            claim.let_go()
+    print(f"{args.table}: {args.partitions} partitions of state from batch {batch} on")
+    print(f"next: headwater run --shuffle-partitions {args.partitions}")
     return ExitCode.OK

@@ -22,6 +22,7 @@ _GRACE_S = 30.0
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("table", nargs="?", metavar="TABLE", help="only this table")
+    parser.add_argument("--drain", action="store_true", help="process what is there before the end")
     parser.add_argument(
         "--timeout",
         type=options.seconds,
@@ -36,9 +37,12 @@ def run(args: argparse.Namespace) -> int:
 
     from headwater.cli.app import project_folder
     from headwater.cli.runs import ask, live_runs, run_of
+    from headwater.errors import OptionsConflict
     from headwater.settings import load
 
     settings = load(project_folder(Path.cwd()), flags=options.flags(args))
+    if args.table and args.drain:
+        raise OptionsConflict("--drain", "for a single table", "headwater stop --drain")
     if args.table:
         summary = ask(run_of(settings, args.table), "stop", table=args.table)
         print(f"{args.table}: {summary['state']} after {_batch(summary['last_batch'])}")
@@ -49,7 +53,7 @@ def run(args: argparse.Namespace) -> int:
         print(f"Nothing runs in {settings.folder}.")
     timeout_s = settings.stop_deadline_s + _GRACE_S if args.timeout is None else args.timeout
     for found in runs:
-        ask(found, "stop")
+        ask(found, "stop", drain=args.drain)
         await_end(found, settings, timeout_s)
     return ExitCode.OK
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from headwater.cli.drive import Driver
 from headwater.cli.exit_codes import ExitCode
-from headwater.errors import HeadwaterError
+from headwater.errors import HeadwaterError, LeaseLost
 
 if TYPE_CHECKING:
     from headwater.runtime.running import RunningPipeline
@@ -26,9 +26,10 @@ def tell_end(started: RunningPipeline, driver: Driver, *, was_forced: bool) -> E
     try:
         started.raise_failure()
     except HeadwaterError as problem:
-        if all(figures.state != "failed" for figures in driver.board.figures):
+        is_untold = all(figures.state != "failed" for figures in driver.board.figures)
+        if is_untold or isinstance(problem, LeaseLost):
             driver.view.complain(str(problem))
-        return ExitCode.FAILED
+        return ExitCode(problem.exit_code)
     if was_forced:
         print("Stopped by force: the deadline passed before the running batch had ended.")
         return ExitCode.FORCED

@@ -46,6 +46,20 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--for", dest="duration", default="60s", metavar="TIME", help="how long it may take (60s)"
     )
+    parser.add_argument(
+        "--all",
+        action="store_true",
+        help="with --crash: kill a real driver at every point, into sinks beside the real ones",
+    )
+    parser.add_argument(
+        "--random",
+        type=options.seconds,
+        metavar="60s",
+        help="with --crash: the same at random points, for this time",
+    )
+    parser.add_argument(
+        "--results", metavar="FILE", help="with --all or --random: what became of every crash"
+    )
     parser.add_argument("--seed", type=int, default=0, help="where the random choices begin (0)")
     parser.add_argument(
         "--report", metavar="FILE", help="a page with the differing rows; html: verify.html"
@@ -61,7 +75,12 @@ def run(args: argparse.Namespace) -> int:
 
     files = dict(_input(text) for text in args.input)
     seconds = duration_ms(args.duration, what="--for") / 1000
+    _check(args)
     application = load_app(args.app, flags=options.flags(args), report=step_printer())
+    if args.all or args.random is not None:
+        from headwater.cli.crashes import run_crashes
+
+        return run_crashes(args, application, files)
     with session_for(application, report=step_printer(), is_verbose=args.verbose) as spark:
         from headwater.verification import reproduction, verify
         from headwater.verification.report import as_html
@@ -98,6 +117,20 @@ def run(args: argparse.Namespace) -> int:
         print(f"report: {page}")
     print("every law holds" if result.holds else "not every law holds")
     return ExitCode.OK if result.holds else ExitCode.FAILED
+
+
+def _check(args: argparse.Namespace) -> None:
+    from headwater.errors import OptionsConflict
+
+    is_matrix = args.all or args.random is not None
+    if is_matrix and not args.crash:
+        raise OptionsConflict("--all and --random", "without --crash", "headwater verify --crash")
+    if args.all and args.random is not None:
+        raise OptionsConflict("--random", "together with --all", "headwater verify --crash --all")
+    if args.results and not is_matrix:
+        raise OptionsConflict(
+            "--results", "without --all or --random", "headwater verify --crash --all"
+        )
 
 
 def _input(text: str) -> tuple[str, Path]:

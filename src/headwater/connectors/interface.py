@@ -193,6 +193,15 @@ class Connector:
         """What is gone of the input behind `reached`, an offset as the source's own JSON."""
         return []
 
+    @property
+    def reads_beginning(self) -> bool:
+        """Whether a new query reads everything that is there."""
+        return True
+
+    def gone_at_start(self, request: ReadRequest) -> list[Gap]:
+        """What a new query would not find of the input that once was there."""
+        return []
+
     def check_readable(self, request: ReadRequest) -> None:
         """Raises where a read would fail: broker out of reach, topic or folder missing."""
 

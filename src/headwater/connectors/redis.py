@@ -142,6 +142,14 @@ class Redis(Connector):
         with _explained(request, 0):
             self._writer(request).replace(frame)
 
+    def forget(self, connection: Connection | None) -> None:
+        """Removes the table's hashes, and what is kept about them."""
+        with _closing(_server(connection)) as client:
+            for key in client.scan_iter(match=f"{self.prefix}:*"):
+                client.unlink(key)
+            client.unlink(keys_of(self.prefix))
+            client.hdel(TABLES, self.prefix)
+
     def place(self, base: Path, connection: str) -> str | None:
         return f"{connection}: {self.prefix}:…"
 

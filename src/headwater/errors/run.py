@@ -27,6 +27,49 @@ class PipelineOwned(UsageError):
         )
 
 
+class StorageLeased(UsageError):
+    code = "STORAGE_LEASED"
+
+    def __init__(self, pipeline: str, holder: str, storage: str) -> None:
+        super().__init__(
+            f"another driver runs pipeline {pipeline!r} on this storage",
+            found=f"{holder} holds {storage}",
+            remedy="stop it first, use another storage, or wait for its end with --standby",
+            data="nothing was read or written",
+            next_command="headwater run --standby",
+        )
+
+
+class LeaseLost(EnvironmentProblem):
+    """Another driver has taken over, or the storage could not be reached for too long."""
+
+    code = "LEASE_LOST"
+
+    def __init__(self, pipeline: str, found: str, storage: str) -> None:
+        super().__init__(
+            f"this driver may no longer write pipeline {pipeline!r}",
+            found=f"its lease on {storage} is gone: {found}",
+            remedy="let the other driver go on; look why this one stood still or was cut off",
+            data="the running batch was given up; whoever holds the lease reads it again",
+            next_command="headwater run --standby",
+        )
+
+
+class SparkEnded(EnvironmentProblem):
+    code = "SPARK_ENDED"
+
+    def __init__(self, exit_code: int) -> None:
+        how = f"by signal {-exit_code}" if exit_code < 0 else f"with code {exit_code}"
+        super().__init__(
+            "Spark's process has ended in the middle of the run",
+            found=f"the JVM of the driver ended {how}",
+            remedy="look at .headwater/logs/jvm.log and at the machine's memory; --supervise "
+            "starts it again",
+            data="batches that were committed stay; the one that ran is read again",
+            next_command="headwater run",
+        )
+
+
 class PipelineUnreachable(EnvironmentProblem):
     code = "PIPELINE_UNREACHABLE"
 
@@ -57,16 +100,60 @@ class QueryFailedError(QueryError):
     code = "QUERY_FAILED"
 
     def __init__(
-        self, table: str, found: str, *, last_batch: int | None, where: Location | None = None
+        self,
+        table: str,
+        found: str,
+        *,
+        last_batch: int | None,
+        remedy: str = "mend the cause and start again; the checkpoint resumes",
+        where: Location | None = None,
     ) -> None:
         self.table = table
-        kept = "no batch" if last_batch is None else f"everything up to batch {last_batch}"
         super().__init__(
             f"table {table!r} stopped",
             where=where,
             found=found,
-            data=f"{kept} is committed; the failed batch is read again at the next start",
-            remedy="mend the cause and start again; the checkpoint resumes",
+            data=f"{_kept(last_batch)} is committed; the failed batch is read again at the next "
+            "start",
+            remedy=remedy,
+            next_command="headwater run",
+        )
+
+
+class CheckpointDamaged(QueryError):
+    """A file of a checkpoint is missing, empty or cut off."""
+
+    code = "CHECKPOINT_DAMAGED"
+
+    def __init__(
+        self, table: str, found: str, *, last_batch: int | None, where: Location | None = None
+    ) -> None:
+        self.table = table
+        super().__init__(
+            f"the checkpoint of table {table!r} is damaged",
+            where=where,
+            found=found,
+            remedy="bring the file back from a copy, go back to a savepoint, or compute the "
+            "table anew from its input",
+            data=f"{_kept(last_batch)} is in the sink and stays; nothing else was written",
+            next_command=f"headwater rebuild {table}",
+        )
+
+
+def _kept(last_batch: int | None) -> str:
+    return "no batch" if last_batch is None else f"everything up to batch {last_batch}"
+
+
+class StorageUnwritable(EnvironmentProblem):
+    code = "STORAGE_UNWRITABLE"
+
+    def __init__(self, path: str, reason: str, *, is_full: bool) -> None:
+        super().__init__(
+            "the storage cannot be written",
+            found=f"{path}: {reason}",
+            remedy="make room on the disk" if is_full else "let this user write there",
+            data="committed batches are whole; what was not committed is read again at the next "
+            "start",
             next_command="headwater run",
         )
 
@@ -101,6 +188,38 @@ class BackfillImpossible(UsageError):
             remedy="take a range behind the watermark of a Delta table, and name its time with "
             "--column",
             data="nothing was changed",
+        )
+
+
+class RebuildImpossible(UsageError):
+    code = "REBUILD_IMPOSSIBLE"
+
+    def __init__(
+        self, table: str, found: str, remedy: str, *, where: Location | None = None
+    ) -> None:
+        super().__init__(
+            f"table {table!r} cannot be made anew beside itself",
+            where=where,
+            found=found,
+            remedy=remedy,
+            data="nothing was changed",
+        )
+
+
+class RepartitionImpossible(UsageError):
+    code = "REPARTITION_IMPOSSIBLE"
+
+    def __init__(
+        self, table: str, partitions: int, found: str, *, where: Location | None = None
+    ) -> None:
+        super().__init__(
+            f"the state of table {table!r} cannot get {partitions} partitions in place",
+            where=where,
+            found=found,
+            remedy="compute the table anew with the other number: --shuffle-partitions "
+            f"{partitions}",
+            data="nothing was changed",
+            next_command=f"headwater rebuild {table} --shuffle-partitions {partitions}",
         )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from headwater.errors.base import HeadwaterError, UsageError, listed, nearest
+from headwater.errors.base import HeadwaterError, QueryError, UsageError, listed, nearest
 
 
 class CheckFailed(HeadwaterError, AssertionError):
@@ -138,6 +138,19 @@ class TriggerNotTestable(UsageError):
         super().__init__(
             f"table {table!r} has the trigger {trigger}, which no test can drive",
             remedy='test it under another: harness(app, trigger="default")',
+        )
+
+
+class CrashRunFailed(QueryError):
+    """A driver that nobody crashed did not come to its end."""
+
+    code = "CRASH_RUN_FAILED"
+
+    def __init__(self, tag: str, log: str) -> None:
+        super().__init__(
+            f"the driver of {tag} did not come to its end",
+            found=log.strip(),
+            data="only tables and topics of verify itself were written",
         )
 
 

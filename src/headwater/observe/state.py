@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -59,6 +60,17 @@ def state_of(
     finally:
         frame.unpersist()
     last = batch if batch is not None else max(row.maxBatchId for row in mine)
-    partitions = max(row.numPartitions for row in mine)
+    partitions = _partitions(spark, checkpoint, int(last)) or max(r.numPartitions for r in mine)
     rows = tuple((str(row[0]), str(row[1])) for row in shown)
     return State(operators, int(last), int(partitions), keys, rows)
+
+
+def _partitions(spark: SparkSession, checkpoint: str, batch: int) -> int | None:
+    """What the batch ran with. The operators' own files keep the number of their first batch."""
+    try:
+        lines = [row.value for row in spark.read.text(f"{checkpoint}/offsets/{batch}").collect()]
+        found = json.loads(lines[1])["conf"]["spark.sql.shuffle.partitions"]
+    except Exception:
+        # The entry of an old batch is gone.
+        return None
+    return int(found)

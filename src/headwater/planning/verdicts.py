@@ -94,8 +94,8 @@ def compared(old: Shape, new: Shape) -> Verdict:
         notes.append(f"the output mode was {old.mode} and is {new.mode}: rows written before stay")
     if old.state and old.partitions != new.partitions:
         notes.append(
-            f"the state keeps its {old.partitions} partitions; {new.partitions} need a fresh "
-            "checkpoint"
+            f"the state keeps its {old.partitions} partitions; headwater state {new.table} "
+            f"--partitions {new.partitions} changes it"
         )
     if old.is_async and not new.is_async:
         notes.append(

@@ -6,10 +6,16 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from headwater.errors import Location, QueryFailedError
+from headwater.errors import CheckpointDamaged, Location, QueryFailedError
 
 _FRAME = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+)')
 _OURS = re.compile(r"^headwater\.errors[\w.]*: (?P<what>[A-Z_]+: .*(?:\n  [a-z]+ .*)*)", re.M)
+_DAMAGED = re.compile(
+    r"\[(?:CANNOT_LOAD_STATE_STORE\.CANNOT_READ_\w+|\w*MISSING_STATE_DIRECTORY)\]"
+    r".*?(?=\. If the stream|\n|$)|Incomplete log file[^\n]*"
+)
+_FULL = re.compile(r"No space left on device|Disk quota exceeded|File too large|quota\S* exceeded")
+_READ_ONLY = re.compile(r"Read-only file system|\(Permission denied\)")
 _PYTHON_ERROR = re.compile(
     r"^(?:[\w.]*\.)?([A-Z]\w*(?:Error|Exception|Interrupt|Exit|Warning)): .*", re.M
 )
@@ -22,7 +28,7 @@ def explained(
     *,
     last_batch: int | None,
     files: Iterable[str] = (),
-) -> QueryFailedError:
+) -> QueryFailedError | CheckpointDamaged:
     """What a chain of causes says, outermost first, with the user's own line where it has one."""
     own = {location.file, *files}
     text = "\n".join(messages)
@@ -32,9 +38,18 @@ def explained(
     frames = [Location(m["file"], int(m["line"])) for m in _FRAME.finditer(text)]
     mine = [frame for frame in frames if frame.file in own]
     python = [m.group(0) for m in _PYTHON_ERROR.finditer(text)]
+    damaged = None if _FULL.search(text) else _DAMAGED.search(text)
+    if damaged is not None:
+        return CheckpointDamaged(table, damaged[0].strip(), last_batch=last_batch, where=location)
     where = mine[-1] if mine else location
     found = python[-1] if mine and python else _innermost(messages)
-    return QueryFailedError(table, found, last_batch=last_batch, where=where)
+    if _FULL.search(text):
+        remedy = "make room on the disk and start again; the checkpoint resumes"
+    elif _READ_ONLY.search(text):
+        remedy = "let this user write there and start again; the checkpoint resumes"
+    else:
+        return QueryFailedError(table, found, last_batch=last_batch, where=where)
+    return QueryFailedError(table, found, last_batch=last_batch, remedy=remedy, where=where)
 
 
 def messages_of(throwable: Any) -> list[str]:

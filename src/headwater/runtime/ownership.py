@@ -81,9 +81,10 @@ class Ownership:
         self.record = replace(
             self.record, ended_at=time.time(), last_batches=last_batches, failures=failures
         )
-        self._write()
-        self._lock.close()
-        self._lock = None
+        try:
+            self._write()
+        finally:
+            self.let_go()
 
     def let_go(self) -> None:
         """Frees the lock and leaves the record of the last run as it is."""

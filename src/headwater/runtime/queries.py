@@ -31,6 +31,7 @@ from headwater.runtime.clock import ManualClock, start_on
 from headwater.runtime.failures import explained, first_line
 from headwater.runtime.frames import BuiltTable, Frames, Gate, lag_metric
 from headwater.runtime.gaps import GapGuard
+from headwater.runtime.integrity import require_whole
 from headwater.runtime.late import LateRows, newest_seen, watch_over
 from headwater.runtime.lateness import LatenessMeter
 from headwater.runtime.lookups import Reloader, VersionedLookup
@@ -71,12 +72,13 @@ class RunningQueries:
         clock: ManualClock | None = None,
         measures: bool = True,
         side_store: SideStore | None = None,
+        storage: Storage | None = None,
     ) -> None:
         self.name = graph.definitions.pipeline
         self.settings = settings
         self._spark = spark
         self._graph = graph
-        self._storage = Storage(settings.storage_root, self.name)
+        self._storage = storage or Storage(settings.storage_root, self.name)
         self._files = Files(self._storage, spark)
         self._report = report
         self._clock = clock
@@ -99,6 +101,8 @@ class RunningQueries:
         self._is_stopped = False
         self.stop_requested = threading.Event()
         """Set when somebody asked for a stop from another process."""
+        self.drain_requested = threading.Event()
+        """Set before it where that stop should process what is there first."""
 
     # Looking
 
@@ -193,6 +197,9 @@ class RunningQueries:
     def start(self) -> Self:
         """Builds every query before the first one starts; nothing runs where one cannot."""
         try:
+            for spec in self._specs.values():
+                checkpoint = self._storage.checkpoint(spec.name)
+                require_whole(self._files, checkpoint, spec.name, where=spec.table.location)
             built = self._build()
             self._check_gaps(built)
             sides = [side for spec in self._specs.values() for side in self._sides_of(spec, built)]
@@ -211,33 +218,56 @@ class RunningQueries:
             raise
         return self
 
-    def stop(self, *, deadline_s: float | None = None) -> bool:
+    def stop(self, *, deadline_s: float | None = None, drains: bool = False) -> bool:
         """Lets every running batch finish and commit, then ends; True where a query had to be
-        forced because the deadline passed."""
+        forced because the deadline passed. With `drains`, what is there now is processed first."""
         with self._stopping:
             if self._is_stopped:
                 return False
             self._is_stopped = True
-            return self._stop(deadline_s or self.settings.stop_deadline_s)
+            end = time.monotonic() + (deadline_s or self.settings.stop_deadline_s)
+            if drains:
+                self._drain(end)
+            return self._stop(end)
 
-    def _stop(self, deadline_s: float) -> bool:
-        end = time.monotonic() + deadline_s
+    def _drain(self, end: float) -> None:
+        """Tables that others read come first, so that those find all of it."""
+        waiting = [name for name in self._graph.tables if name in self._queries]
+        while waiting:
+            ready = [name for name in waiting if not self._reads_any(name, waiting)]
+            waiting = [name for name in waiting if name not in ready]
+            queries = [self._queries[name] for name in ready if self._can_drain(name)]
+            for query in queries:
+                query.drain(deadline_s=_left(end))
+            for query in queries:
+                query.await_end(_left(end))
+
+    def _can_drain(self, table: str) -> bool:
+        """Whether what is there can be read by a query that is started again."""
+        sources = self._graph.sources_of(table)
+        is_replayable = all(source.connector.is_replayable for source in sources)
+        return is_replayable and self._queries[table].spec.can_drain
+
+    def _reads_any(self, table: str, others: Sequence[str]) -> bool:
+        return any(read.name in others for read in self._graph.reads_directly(table))
+
+    def _stop(self, end: float) -> bool:
         for query in self._queries.values():
             query.request_stop()
-        forced = {
-            query: query.finish(deadline_s=max(0.0, end - time.monotonic()))
-            for query in self._queries.values()
-        }
+        forced = {query: query.finish(deadline_s=_left(end)) for query in self._queries.values()}
         self._spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty()
         for query, was_forced in forced.items():
             query.tell_end(was_forced=was_forced)
         self._listener.remove()
-        if self._sides is not None:
-            self._sides.close()
-        if self._reloader is not None:
-            self._reloader.close()
-        self._meter.save()
-        self._ended({name: query.last_batch for name, query in self._queries.items()})
+        try:
+            if self._sides is not None:
+                self._sides.close()
+            if self._reloader is not None:
+                self._reloader.close()
+            self._meter.save()
+        finally:
+            # Also on a full disk: who runs next must not wait for a process that does not run.
+            self._ended({name: query.last_batch for name, query in self._queries.items()})
         return any(forced.values())
 
     def _ended(self, last_batches: Mapping[str, int | None]) -> None:
@@ -343,7 +373,7 @@ class RunningQueries:
         def last_committed() -> int | None:
             return last_number(self._files, f"{self._storage.checkpoint(spec.name)}/commits")
 
-        return Query(spec, lambda: self._launch(spec), last_committed, self._report)
+        return Query(spec, self._launch, last_committed, self._report)
 
     def _launch(self, spec: QuerySpec) -> Launched:
         # The frame built at the start serves the first launch; a restart reads lookups anew.
@@ -365,7 +395,11 @@ class RunningQueries:
             raise explained(spec.name, location, [str(cause)], last_batch=resumed_after) from cause
         self._by_run[str(query.runId)] = spec.name
         if spec.shape is not None:
-            self._files.write(self._storage.shape(spec.name), spec.shape)
+            try:
+                self._files.write(self._storage.shape(spec.name), spec.shape)
+            except BaseException:
+                query.stop()
+                raise
         return Launched(query, resumed_after)
 
     def _writer(self, spec: QuerySpec, frame: DataFrame, request: WriteRequest) -> DataStreamWriter:
@@ -435,6 +469,10 @@ class RunningQueries:
             self._sides.decide(table, event.batch, Told(event, heard, watch, rejected))
         for source in reported_by(self._graph, table):
             self._meter.hear(source, java.observedMetrics().get(lag_metric(source)))
+
+
+def _left(end: float) -> float:
+    return max(0.0, end - time.monotonic())
 
 
 _POLICY = "spark.sql.streaming.multipleWatermarkPolicy"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime as dt
 import enum
 import json
@@ -11,8 +12,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from headwater.definitions import TriggerKind
-from headwater.errors import QueryFailedError
+from headwater.definitions import Trigger, TriggerKind
+from headwater.errors import CheckpointDamaged, QueryFailedError
 from headwater.events import QueryFailed, QueryStarted, QueryStopped, Report
 from headwater.runtime.failures import explained, messages_of, texts_of
 from headwater.runtime.lateness import LAG
@@ -48,7 +49,7 @@ class Query:
     def __init__(
         self,
         spec: QuerySpec,
-        launch: Callable[[], Launched],
+        launch: Callable[[QuerySpec], Launched],
         last_committed: Callable[[], int | None],
         report: Report,
     ) -> None:
@@ -59,6 +60,7 @@ class Query:
         self._query: StreamingQuery | None = None
         self._thread: Any = None
         self._is_told = False
+        self._was_forced = False
         self._restarting: str | None = None
         self._since = dt.datetime.now(dt.UTC)
         self._lock = threading.Lock()
@@ -111,7 +113,7 @@ class Query:
         return self._last_committed()
 
     @property
-    def exception(self) -> QueryFailedError | None:
+    def exception(self) -> QueryFailedError | CheckpointDamaged | None:
         """Why the query failed; None while it runs or after an ordinary stop."""
         if self._query is None or self.is_active:
             return None
@@ -158,12 +160,13 @@ class Query:
 
     def start(self) -> None:
         with self._lock:
-            launched = self._launch()
+            launched = self._launch(self.spec)
             self._restarting = None
             self._since = dt.datetime.now(dt.UTC)
             self._query = launched.streaming_query
             self._thread = _execution(self._query).queryExecutionThread()
             self._is_told = False
+            self._was_forced = False
         self._report(
             QueryStarted(
                 self.name, str(self._query.id), str(self._query.runId), launched.resumed_after
@@ -186,7 +189,7 @@ class Query:
         if self._query is None:
             return False
         self.request_stop()
-        was_forced = not self._idle_within(deadline_s)
+        was_forced = self._was_forced = self._was_forced or not self._idle_within(deadline_s)
         try:
             self._query.stop()
         except Exception:
@@ -196,6 +199,20 @@ class Query:
                 raise
         return was_forced
 
+    def abandon(self) -> None:
+        """Interrupts the running batch, which is not committed."""
+        if self._query is not None and self.is_active:
+            self._was_forced = True
+            with contextlib.suppress(Exception):
+                self._query.stop()
+
+    def drain(self, *, deadline_s: float) -> None:
+        """Finishes the running batch and goes on with what is there now, to end by itself."""
+        if self.spec.trigger.is_bounded or not self.is_active or self.finish(deadline_s=deadline_s):
+            return
+        self.spec = self.spec.with_trigger(Trigger.available_now())
+        self.start()
+
     def request_stop(self) -> None:
         """The running batch is the last one; returns at once."""
         if self._query is not None and self.is_active and self._is_micro_batch:
@@ -203,12 +220,18 @@ class Query:
 
     def await_termination(self, timeout_s: float | None = None) -> bool:
         """Whether the query ended within the time-out (None: waits for ever)."""
+        has_ended = self.await_end(timeout_s)
+        if has_ended:
+            self.tell_end(was_forced=False)
+        return has_ended
+
+    def await_end(self, timeout_s: float | None = None) -> bool:
+        """As `await_termination`, without reporting it."""
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         while self.is_active:
             if deadline is not None and time.monotonic() > deadline:
                 return False
             self.wait(_WAIT_S if deadline is None else min(_WAIT_S, deadline - time.monotonic()))
-        self.tell_end(was_forced=False)
         return True
 
     def wait(self, timeout_s: float) -> None:

@@ -6,12 +6,12 @@ import threading
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
-from headwater.errors import HeadwaterError
+from headwater.errors import HeadwaterError, LeaseLost
 from headwater.events import QueryFailed, QueryRestarting, Report
 from headwater.graph import Graph
+from headwater.runtime.claims import Claim
 from headwater.runtime.control import ControlServer
 from headwater.runtime.failures import first_line
-from headwater.runtime.ownership import Ownership
 from headwater.runtime.queries import RunningQueries
 from headwater.runtime.query import Query
 from headwater.runtime.specification import QuerySpec
@@ -44,35 +44,50 @@ class RunningPipeline(RunningQueries):
         *,
         upstream: Sequence[QuerySpec] = (),
         app: str | None = None,
+        claim: Claim | None = None,
     ) -> None:
         super().__init__(spark, graph, specs, settings, report, upstream=upstream)
         self._app = app
         self._supervisor = Supervisor(settings.restarts)
         self._timers = Timers()
         self._ending = threading.Lock()
-        self._ownership = Ownership(settings.local_folder, self.name)
+        self._claim = claim or Claim(spark, settings, self.name)
+        self.lost: LeaseLost | None = None
+        """Set when another driver has taken over."""
         self._control: ControlServer | None = None
 
     def start(self) -> Self:
-        self._ownership.take()
+        self._claim.take()
         self._listener.on_end = self._wake
-        super().start()
         try:
-            self._control = ControlServer(self._ownership.record.token, self._answer)
+            self._claim.keep(self._give_up)
+            super().start()
+            ownership = self._claim.ownership
+            self._control = ControlServer(ownership.record.token, self._answer)
             self._control.start()
-            self._ownership.publish(
-                port=self._control.port, app=self._app, tables=tuple(self._queries)
-            )
+            ownership.publish(port=self._control.port, app=self._app, tables=tuple(self._queries))
         except BaseException:
             self.stop()
             raise
         return self
 
-    def stop(self, *, deadline_s: float | None = None) -> bool:
+    def stop(self, *, deadline_s: float | None = None, drains: bool = False) -> bool:
         self._timers.close()
         for query in self._queries.values():
             query.give_up_restart()
-        return super().stop(deadline_s=deadline_s)
+        return super().stop(deadline_s=deadline_s, drains=drains)
+
+    def raise_failure(self) -> None:
+        if self.lost is not None:
+            raise self.lost
+        super().raise_failure()
+
+    def _give_up(self, lost: LeaseLost) -> None:
+        """Another driver may write by now: no batch is finished here."""
+        self.lost = lost
+        self.stop_requested.set()
+        for query in list(self._queries.values()):
+            query.abandon()
 
     def _wake(self) -> None:
         """Called when Spark says that a query has ended; looks at it once its thread has."""
@@ -127,7 +142,7 @@ class RunningPipeline(RunningQueries):
         if self._control is not None:
             self._control.close()
         failures = {name: str(q.exception) for name, q in self._queries.items() if q.exception}
-        self._ownership.release(dict(last_batches), failures)
+        self._claim.release(dict(last_batches), failures)
         super()._ended(last_batches)
 
     def _answer(self, request: dict[str, Any]) -> dict[str, Any]:
@@ -145,6 +160,8 @@ class RunningPipeline(RunningQueries):
             self[table].restart(deadline_s=self.settings.stop_deadline_s)
             return self[table].summary()
         if command == "stop":
+            if request.get("drain"):
+                self.drain_requested.set()
             self.stop_requested.set()
             return {"stopping": list(self._queries)}
         if command == "rows" and table:

@@ -14,6 +14,7 @@ from headwater.definitions import (
     Source,
     Table,
     Trigger,
+    TriggerKind,
 )
 from headwater.runtime.storage import Storage
 from headwater.settings import Connection, Settings
@@ -41,6 +42,14 @@ class QuerySpec:
     @property
     def is_managed(self) -> bool:
         return self.table.into is None
+
+    @property
+    def can_drain(self) -> bool:
+        """Whether it can go on with what is there, to end by itself. Asynchronous progress leaves
+        holes in the log that only a query of its own kind goes on from, and Spark's memory sink
+        takes no second start."""
+        is_batched = self.trigger.kind not in (TriggerKind.CONTINUOUS, TriggerKind.REAL_TIME)
+        return is_batched and not self.is_async_progress and self.sink.system != "memory"
 
     def with_trigger(self, trigger: Trigger) -> QuerySpec:
         # Spark refuses asynchronous progress tracking under triggers that end by themselves.

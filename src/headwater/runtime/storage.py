@@ -6,20 +6,31 @@
 <storage>/<pipeline>/lookups/<lookup>       versions of a lookup that is reloaded
 <storage>/<pipeline>/lateness/<source>.json how far rows were behind the newest
 <storage>/<pipeline>/replays/<table>        copies of log entries while a batch is read again
+<storage>/<pipeline>/rebuild                a table while it is made anew
+<storage>/<pipeline>/lease/<number>         which driver may write
 <storage>/<pipeline>/aside/<table>-<time>   what `run --fresh` moved out of the way
 """
 
 from __future__ import annotations
 
+import contextlib
 import datetime as dt
+import errno
 import os
 import shutil
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from headwater.errors import StorageUnwritable
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_READ_ONLY = (errno.EROFS, errno.EACCES, errno.EPERM)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +67,11 @@ class Storage:
 
     def savepoint(self, name: str) -> str:
         return f"{self.root}/{self.pipeline}/savepoints/{name}"
+
+    @property
+    def lease(self) -> str:
+        """Which driver may write."""
+        return f"{self.root}/{self.pipeline}/lease"
 
     def batch_mark(self, table: str) -> str:
         """A file that says: a batch run wrote this table last, so no checkpoint fits its rows."""
@@ -98,13 +114,35 @@ class Files:
         """Replaces a small file as a whole: a reader sees the old or the new text."""
         if self._storage.is_local:
             beside = Path(f"{path}.new")
-            beside.parent.mkdir(parents=True, exist_ok=True)
-            beside.write_text(text)
-            beside.replace(path)
+            with _writing(path):
+                beside.parent.mkdir(parents=True, exist_ok=True)
+                beside.write_text(text)
+                beside.replace(path)
             return
         stream = self._hadoop(path).create(self._path(path), True)
         stream.write(text.encode())
         stream.close()
+
+    def create(self, path: str, text: str) -> bool:
+        """Writes a file that nobody has written; False where somebody has."""
+        if self._storage.is_local:
+            try:
+                with _writing(path):
+                    Path(path).parent.mkdir(parents=True, exist_ok=True)
+                    with open(path, "x") as file:
+                        file.write(text)
+            except FileExistsError:
+                return False
+            return True
+        try:
+            stream = self._hadoop(path).create(self._path(path), False)
+        except Exception:
+            if self.exists(path):
+                return False
+            raise
+        stream.write(text.encode())
+        stream.close()
+        return True
 
     def move(self, origin: str, target: str) -> None:
         if self._storage.is_local:
@@ -142,6 +180,18 @@ class Files:
         assert self._spark is not None
         configuration = self._spark._jsparkSession.sessionState().newHadoopConf()
         return self._path(path).getFileSystem(configuration)
+
+
+@contextlib.contextmanager
+def _writing(path: str) -> Iterator[None]:
+    """Raises StorageUnwritable for what the system says of a full or a read-only disk."""
+    try:
+        yield
+    except OSError as problem:
+        if problem.errno in _FULL or problem.errno in _READ_ONLY:
+            reason, is_full = problem.strerror or str(problem), problem.errno in _FULL
+            raise StorageUnwritable(path, reason, is_full=is_full) from problem
+        raise
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,6 +20,7 @@ _INCURABLE_STATES = ("0A", "21", "22", "23", "28", "2F", "3D", "42")
 """Classes of the SQL standard: data that does not fit, wrong queries, refused logins."""
 _INCURABLE = re.compile(
     r"UnknownTopicOrPartition|AnalysisException|REJECTED_RECORD|STATE_STORE_\w*SCHEMA"
+    r"|CANNOT_READ_STREAMING_STATE_FILE|MISSING_STATE_DIRECTORY|Incomplete log file"
     r"|IncompatibleClassChange|ClassNotFound|NoSuchMethod|data may have been lost",
     re.I,
 )

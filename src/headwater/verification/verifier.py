@@ -76,6 +76,11 @@ class Verifier:
             if into is not None:
                 save(self.recording, scene, into)
 
+    def schemas(self) -> dict[str, str]:
+        """The columns of each source's rows."""
+        with self._scene(Trial(())) as scene:
+            return {name: scene.tape(name).schema.toDDL() for name in self.sources}
+
     def closing(self, trial: Trial) -> dict[str, dt.datetime]:
         """The event times that close every window of a trial's rows, by source."""
         with self._scene(Trial(())) as scene:

@@ -208,6 +208,34 @@ def test_a_stop_lets_the_running_batch_finish_and_commit(tmp_path: Path) -> None
     assert run["kept"].state is QueryState.STOPPED
 
 
+def test_a_draining_stop_processes_what_is_there_and_tables_behind_it(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    for number in range(3):
+        write(tmp_path, str(number), reading("a", number, 20.0))
+    entered, go_on = threading.Event(), threading.Event()
+    app = storing(tmp_path)
+    batches: list[int] = []
+
+    def slow(frame: DataFrame, batch: int) -> None:
+        entered.set()
+        assert go_on.wait(30)
+        batches.append(frame.count())
+
+    app.sql("slow", "select * from signals", into=foreach_batch(slow))
+    app.sql("copied", "select * from stream(raw)", trigger="1 hour")
+    run = app.start()
+    assert entered.wait(60)
+    stopping = threading.Thread(target=run.stop, kwargs={"drains": True, "deadline_s": 60})
+    stopping.start()
+    go_on.set()
+    stopping.join(60)
+    run.raise_failure()
+    assert batches == [1, 1, 1]
+    assert len(stored(spark, tmp_path, "copied")) == 3
+    assert run["slow"].state is QueryState.STOPPED
+
+
 def test_a_stop_past_its_deadline_is_forced_and_says_so(tmp_path: Path) -> None:
     write(tmp_path, "1", reading("a", 0, 20.0))
     entered, release = threading.Event(), threading.Event()

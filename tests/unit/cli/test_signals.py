@@ -2,6 +2,8 @@
 
 import os
 import signal
+import subprocess
+import sys
 
 from headwater.cli.signals import StopSignals
 
@@ -13,11 +15,23 @@ def test_a_signal_is_a_request_and_interrupts_nothing() -> None:
         assert signals.requested.is_set()
 
 
-def test_a_second_sigterm_changes_nothing() -> None:
+def test_sigterm_to_a_process_and_its_group_is_one_request() -> None:
     with StopSignals() as signals:
         os.kill(os.getpid(), signal.SIGTERM)
         os.kill(os.getpid(), signal.SIGTERM)
         assert signals.requested.is_set()
+
+
+def test_a_second_sigterm_later_ends_the_process() -> None:
+    code = (
+        "import os, signal; from headwater.cli import signals\n"
+        "signals._SAME_REQUEST_S = -1.0\n"
+        "with signals.StopSignals():\n"
+        "    os.kill(os.getpid(), signal.SIGTERM); os.kill(os.getpid(), signal.SIGTERM)\n"
+        "    print('not reached')"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout) == (130, "")
 
 
 def test_the_handlers_before_come_back() -> None:
@@ -28,9 +42,6 @@ def test_the_handlers_before_come_back() -> None:
 
 
 def test_a_second_ctrl_c_ends_the_process() -> None:
-    import subprocess
-    import sys
-
     code = (
         "import os, signal; from headwater.cli.signals import StopSignals\n"
         "with StopSignals():\n"

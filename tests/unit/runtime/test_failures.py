@@ -1,5 +1,8 @@
+import pytest
+
 from headwater.errors import KeyNotUnique, Location
 from headwater.runtime.failures import explained
+from headwater.runtime.supervision import incurable
 
 APP = Location("/project/app.py", 10)
 TRACEBACK = """Traceback (most recent call last):
@@ -35,3 +38,41 @@ def test_our_own_error_inside_a_batch_keeps_its_code_and_remedy() -> None:
 def test_sparks_dump_of_the_query_is_left_out() -> None:
     error = explained("t", APP, ["Broken\n=== Streaming Query ===\nIdentifier"], last_batch=None)
     assert error.found == "Broken"
+
+
+@pytest.mark.parametrize(
+    ("message", "remedy"),
+    [
+        ("java.io.IOException: No space left on device", "make room on the disk"),
+        ("java.io.FileNotFoundException: /x (Read-only file system)", "let this user write there"),
+        ("java.net.ConnectException: Connection refused", "mend the cause"),
+    ],
+)
+def test_the_remedy_fits_the_disk(message: str, remedy: str) -> None:
+    problem = explained("hot", Location("app.py", 3), [message], last_batch=4)
+    assert problem.code == "QUERY_FAILED"
+    assert problem.remedy is not None
+    assert problem.remedy.startswith(remedy)
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "[CANNOT_LOAD_STATE_STORE.CANNOT_READ_STREAMING_STATE_FILE] An error. /s/2.changelog does "
+        "not exist. If the stream job is restarted",
+        "[STREAMING_STATEFUL_OPERATOR_MISSING_STATE_DIRECTORY] Cannot restart",
+        "java.lang.IllegalStateException: Incomplete log file in the offset commit log",
+    ],
+)
+def test_a_file_that_is_gone_is_a_damaged_checkpoint_and_no_restart_helps(message: str) -> None:
+    problem = explained("hot", Location("app.py", 3), ["failed", message], last_batch=4)
+    assert problem.code == "CHECKPOINT_DAMAGED"
+    assert "If the stream" not in str(problem)
+    assert "everything up to batch 4" in str(problem)
+    assert incurable([message]) is not None
+
+
+def test_a_full_disk_is_no_damaged_checkpoint() -> None:
+    text = "[CANNOT_LOAD_STATE_STORE.CANNOT_READ_CHECKPOINT] x\nNo space left on device"
+    assert explained("hot", Location("app.py", 3), [text], last_batch=4).code == "QUERY_FAILED"
+    assert incurable(["java.io.IOException: No space left on device"]) is None

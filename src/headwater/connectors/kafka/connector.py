@@ -209,6 +209,15 @@ class Kafka(Connector):
                     found.append(Gap(topic, partition, 0, end, "the topic was made anew"))
         return found
 
+    @property
+    def reads_beginning(self) -> bool:
+        return self.starting.get("startingOffsets") in (None, "earliest")
+
+    def gone_at_start(self, request: ReadRequest) -> list[Gap]:
+        known = topics_of(_required(request.connection))
+        zeros = {t: dict.fromkeys(map(str, range(known[t])), 0) for t in self.topics if t in known}
+        return self.gaps(request, json.dumps(zeros))
+
     def default_limit(self) -> Limit | None:
         return Limit(1_000_000, LimitUnit.ROWS)
 

@@ -1,0 +1,177 @@
+"""`verify --crash --all` and `--random`: a real driver crashes while it writes to real sinks."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from headwater.cli import options
+from headwater.cli.app import Application
+from headwater.cli.exit_codes import ExitCode
+from headwater.cli.printing import step_printer
+from headwater.cli.sessions import session_for
+from headwater.verification.crash_matrix import (
+    Cell,
+    Matrix,
+    Round,
+    TableFacts,
+    cells_of,
+    random_cells,
+)
+from headwater.verification.redirection import crash_name, unread
+from headwater.verification.verifier import Verifier
+
+if TYPE_CHECKING:
+    from headwater.pipeline import Pipeline
+
+_BATCHES = 12
+_PER_RANDOM_ROUND = 4
+
+
+def run_crashes(
+    args: argparse.Namespace, application: Application, files: Mapping[str, Path]
+) -> int:
+    """Records the input, runs the cells, prints and stores what came of them."""
+    place = application.settings.local_folder / crash_name(application.pipeline.name)
+    folder = place / "work"
+    shutil.rmtree(place, ignore_errors=True)
+    folder.mkdir(parents=True)
+    facts = _prepared(args, application, files, folder)
+    batches = max(len(list(source.iterdir())) for source in (folder / "input").iterdir())
+    matrix = Matrix(
+        lambda tag, what: [
+            *(sys.executable, "-m", "headwater.cli.crash_driver"),
+            *(str(folder), tag, what),
+        ],
+        folder,
+        crash_name(application.pipeline.name),
+        batches,
+        args.seed,
+        lambda line: print(line, flush=True),
+    )
+    for table, why in unread(application.pipeline).items():
+        print(f"{table}: left out, {why}")
+    print("without a crash ...", flush=True)
+    reference = matrix.reference()
+    late = {name.removesuffix("__late") for name, rows in reference.items() if rows}
+    known = [
+        _with_late(one, one.name in late and f"{one.name}__late" in reference) for one in facts
+    ]
+    cells = cells_of(known)
+    rounds: list[Round] = []
+    for number, chosen in enumerate(_chunks(args, cells, matrix.most_per_round), start=1):
+        rounds.append(matrix.round(number, chosen, reference))
+        if not rounds[-1].is_exact:
+            break
+    return _concluded(args, application, rounds, place)
+
+
+def _chunks(args: argparse.Namespace, cells: Sequence[Cell], size: int) -> Iterator[list[Cell]]:
+    """The cells of each round; with --random until the time is over."""
+    if args.all:
+        for start in range(0, len(cells), size):
+            yield list(cells[start : start + size])
+        return
+    end = time.monotonic() + args.random
+    drawn = random_cells(cells, args.seed)
+    while True:
+        yield list(islice(drawn, min(size, _PER_RANDOM_ROUND)))
+        if time.monotonic() >= end:
+            return
+
+
+def _prepared(
+    args: argparse.Namespace, application: Application, files: Mapping[str, Path], folder: Path
+) -> list[TableFacts]:
+    """Writes the input as files, one per batch, and what the driver has to know."""
+    with session_for(application, report=step_printer(), is_verbose=args.verbose) as spark:
+        verifier = Verifier(application.pipeline, spark)
+        verifier.record(rows=dict(files), limit=args.rows, into=folder / "recorded")
+        schemas = verifier.schemas()
+        facts = _facts(application.pipeline)
+    for name in schemas:
+        _split(folder / "recorded" / f"{name}.parquet", folder / "input" / name)
+    about = {"app": args.app, "flags": dict(options.flags(args)), "inputs": schemas}
+    (folder / "crash.json").write_text(json.dumps(about))
+    return facts
+
+
+def _facts(pipeline: Pipeline) -> list[TableFacts]:
+    plan, left_out = pipeline.plan(), unread(pipeline)
+    found = []
+    for name, table in plan.tables.items():
+        if name in left_out or table.decisions is None:
+            continue
+        spec, facts = table.query, table.decisions.facts
+        found.append(
+            TableFacts(
+                name,
+                spec.sink.system,
+                spec.mode.value,
+                is_stateful=bool(facts.stateful),
+                has_late=False,
+                has_python=bool(facts.python),
+                is_postgres=spec.sink.system == "postgres",
+            )
+        )
+    return found
+
+
+def _with_late(facts: TableFacts, has_late: bool) -> TableFacts:
+    from dataclasses import replace
+
+    return replace(facts, has_late=has_late)
+
+
+def _split(recorded: Path, folder: Path) -> None:
+    """Files in the order of their times: Spark reads them one after the other."""
+    from pyarrow import parquet
+
+    folder.mkdir(parents=True)
+    rows = parquet.read_table(recorded)
+    count = max(1, min(_BATCHES, rows.num_rows))
+    for number in range(count):
+        start, end = (rows.num_rows * n // count for n in (number, number + 1))
+        file = folder / f"{number:03}.parquet"
+        parquet.write_table(rows.slice(start, end - start), file)
+        os.utime(file, (1_000_000 + number, 1_000_000 + number))
+
+
+def _concluded(
+    args: argparse.Namespace, application: Application, rounds: Sequence[Round], place: Path
+) -> int:
+    crashes = [crash for one in rounds for crash in one.crashes]
+    reached = [crash for crash in crashes if crash.batch is not None]
+    is_exact = all(one.is_exact for one in rounds)
+    print()
+    print(
+        f"{len(reached)} crashes in {len(rounds)} rounds, {len(crashes) - len(reached)} not reached"
+    )
+    for one in rounds:
+        for table in sorted({*one.missing, *one.twice}):
+            missing, twice = one.missing.get(table, 0), one.twice.get(table, 0)
+            print(f"{table}: {missing} rows missing, {twice} rows too many (round {one.number})")
+    if args.all or args.results:
+        path = Path(args.results or "crash-matrix.json")
+        content = {
+            "application": application.name,
+            "seed": args.seed,
+            "is_exact": is_exact,
+            "rounds": [one.as_json() for one in rounds],
+        }
+        path.write_text(json.dumps(content, indent=1) + "\n")
+        print(f"results: {path}")
+    if is_exact:
+        shutil.rmtree(place, ignore_errors=True)
+        print("nothing lost, nothing twice")
+        return ExitCode.OK
+    print(f"seed {args.seed}; what was written is kept in {place}")
+    return ExitCode.FAILED

@@ -1,0 +1,402 @@
+"""Crashes of a real driver, at named points, into real sinks: afterwards every table holds what
+it holds without a crash.
+
+The driver is another process. This one watches the checkpoint of a table, kills the driver when
+the point is reached, and starts it again. Several crashes make a round; at its end the driver
+runs through and the tables are compared with those of a run without crashes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import enum
+import itertools
+import json
+import os
+import random
+import re
+import signal
+import subprocess
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import TypeVar
+
+from headwater.errors import CrashRunFailed
+
+T = TypeVar("T")
+
+_POLL_S = 0.0005
+_START_S = 300.0
+_MOST_PER_ROUND = 6
+
+
+class Point(enum.Enum):
+    """Where in a batch the crash comes."""
+
+    OFFSETS = "after the offsets"
+    WRITE = "in the sink's write"
+    STATE = "in the upload of the state"
+    BEFORE_COMMIT = "before the commit"
+    COMMIT = "after the commit"
+    LATE = "in the late capture"
+
+
+class Kind(enum.Enum):
+    """What is killed."""
+
+    DRIVER = "driver"
+    WORKER = "python worker"
+    CONNECTION = "sink connection"
+
+
+@dataclass(frozen=True, slots=True)
+class TableFacts:
+    """What of a table decides which cells it has."""
+
+    name: str
+    sink: str
+    mode: str
+    is_stateful: bool
+    has_late: bool
+    has_python: bool
+    is_postgres: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One crash of the matrix."""
+
+    table: str
+    sink: str
+    mode: str
+    point: Point
+    kind: Kind
+
+    def __str__(self) -> str:
+        return f"{self.table} ({self.sink}, {self.mode}): {self.kind.value}, {self.point.value}"
+
+
+def cells_of(tables: Sequence[TableFacts]) -> list[Cell]:
+    """Every cell that exists."""
+    return [
+        Cell(table.name, table.sink, table.mode, point, kind)
+        for table in tables
+        for point, kind in itertools.product(Point, Kind)
+        if _exists(table, point, kind)
+    ]
+
+
+def _exists(table: TableFacts, point: Point, kind: Kind) -> bool:
+    if point is Point.STATE and not table.is_stateful:
+        return False
+    if point is Point.LATE and not table.has_late:
+        return False
+    if kind is Kind.DRIVER:
+        return True
+    # A worker or a connection lives while rows are computed and written.
+    is_there = table.has_python if kind is Kind.WORKER else table.is_postgres
+    return is_there and point in (Point.OFFSETS, Point.WRITE)
+
+
+def covering(cells: Sequence[Cell], seed: int) -> list[Cell]:
+    """A subset in which every table meets every kind it has, and every point meets some table."""
+    chance = random.Random(seed)
+    left = {(c.table, c.kind) for c in cells} | {("", c.point) for c in cells}
+    chosen: list[Cell] = []
+    shuffled = chance.sample(list(cells), len(cells))
+
+    def gain(cell: Cell) -> int:
+        return len(left & {(cell.table, cell.kind), ("", cell.point)})
+
+    while left:
+        best = max(shuffled, key=gain)
+        left -= {(best.table, best.kind), ("", best.point)}
+        chosen.append(best)
+    return chosen
+
+
+def random_cells(cells: Sequence[Cell], seed: int) -> Iterator[Cell]:
+    chance = random.Random(seed)
+    while True:
+        yield chance.choice(list(cells))
+
+
+@dataclass
+class Crash:
+    """What became of a cell: the batch in which it was reached, None where it was not."""
+
+    cell: Cell
+    batch: int | None = None
+
+    def as_json(self) -> dict[str, object]:
+        described = {**asdict(self.cell), "point": self.cell.point.value}
+        return {**described, "kind": self.cell.kind.value, "batch": self.batch}
+
+
+@dataclass
+class Round:
+    """Crashes one after the other on one checkpoint, and the comparison at their end."""
+
+    number: int
+    crashes: list[Crash]
+    missing: dict[str, int] = field(default_factory=dict)
+    twice: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def is_exact(self) -> bool:
+        return not self.missing and not self.twice
+
+    def as_json(self) -> dict[str, object]:
+        return {
+            "round": self.number,
+            "is_exact": self.is_exact,
+            "missing": self.missing,
+            "twice": self.twice,
+            "crashes": [crash.as_json() for crash in self.crashes],
+        }
+
+
+Contents = Mapping[str, Mapping[str, int]]
+
+
+@dataclass
+class Matrix:
+    """Runs rounds. `command` starts a driver; it is given the tag of the round and what to do:
+    `run` everything new, or `finish`: run, and write what the tables hold into contents.json."""
+
+    command: Callable[[str, str], list[str]]
+    folder: Path
+    pipeline: str
+    batches: int
+    seed: int
+    tell: Callable[[str], None]
+
+    def reference(self) -> Contents:
+        """What the tables hold without a crash."""
+        return self._finish("plain")
+
+    def round(self, number: int, cells: Sequence[Cell], reference: Contents) -> Round:
+        tag = f"r{number}"
+        chance = random.Random(f"{self.seed}/{number}")
+        done = Round(number, [])
+        process: subprocess.Popen[bytes] | None = None
+        try:
+            for cell in cells:
+                # A driver that outlived the last crash goes on.
+                if process is None or process.poll() is not None:
+                    process = self._start(tag, "run")
+                crash = Crash(cell, self._crash(process, tag, cell, chance))
+                done.crashes.append(crash)
+                reached = "not reached" if crash.batch is None else f"batch {crash.batch}"
+                self.tell(f"{cell}: {reached}")
+        finally:
+            if process is not None:
+                _kill(process)
+        found = self._finish(tag)
+        for table in sorted({*reference, *found}):
+            expected, there = Counter(reference.get(table, {})), Counter(found.get(table, {}))
+            if missing := (expected - there).total():
+                done.missing[table] = missing
+            if twice := (there - expected).total():
+                done.twice[table] = twice
+        self.tell(f"round {number}: {'exact' if done.is_exact else 'BROKEN'}")
+        return done
+
+    @property
+    def most_per_round(self) -> int:
+        """A crash uses up a batch, and the last round must have some left."""
+        return max(1, min(_MOST_PER_ROUND, self.batches - 2))
+
+    # Inside
+
+    def _finish(self, tag: str) -> Contents:
+        process = self._start(tag, "finish")
+        code = process.wait(timeout=_START_S * 2)
+        if code != 0:
+            raise CrashRunFailed(tag, self._log(tag).read_text()[-3000:])
+        found: Contents = json.loads((self.folder / tag / "contents.json").read_text())
+        return found
+
+    def _crash(
+        self, process: subprocess.Popen[bytes], tag: str, cell: Cell, chance: random.Random
+    ) -> int | None:
+        """Waits for the cell's point in the next batch of its table, and crashes there."""
+        place = _Checkpoint(self.folder / tag / "storage" / self.pipeline, cell.table)
+        after = place.last("offsets")
+
+        def has_ended() -> bool:
+            return process.poll() is not None
+
+        batch = _await(lambda: place.next_batch(after), has_ended, _START_S)
+        if batch is None:
+            return None
+        if cell.kind is Kind.DRIVER:
+            return self._kill_driver(process, place, cell.point, batch, chance, tag)
+        time.sleep(chance.uniform(0, 0.3) if cell.point is Point.WRITE else 0)
+        is_hit = self._hit(process, cell.kind, tag)
+        # It goes on by itself: the batch is committed in the end.
+        is_over = _await(lambda: place.has("commits", batch) or None, has_ended, _START_S)
+        return batch if is_hit and is_over else None
+
+    def _kill_driver(
+        self,
+        process: subprocess.Popen[bytes],
+        place: _Checkpoint,
+        point: Point,
+        batch: int,
+        chance: random.Random,
+        tag: str,
+    ) -> int | None:
+        def has_ended() -> bool:
+            return process.poll() is not None
+
+        reached: bool | None = True
+        if point is Point.WRITE:
+            time.sleep(chance.uniform(0.01, 0.5))
+            reached = not place.has("commits", batch)
+        elif point is Point.STATE:
+            reached = _await(lambda: place.has_state(batch) or None, has_ended, 60)
+        elif point is Point.COMMIT:
+            reached = _await(lambda: place.has("commits", batch) or None, has_ended, 60)
+        elif point is Point.LATE:
+            before = place.late_files()
+            reached = _await(lambda: place.late_files() > before or None, has_ended, 60)
+        elif point is Point.BEFORE_COMMIT:
+            reached = self._refuse_commit(place, batch, tag, has_ended)
+        _kill(process)
+        place.allow_commit()
+        return batch if reached else None
+
+    def _refuse_commit(
+        self, place: _Checkpoint, batch: int, tag: str, has_ended: Callable[[], bool]
+    ) -> bool:
+        """Spark never writes a commit that is there: the batch is in the sink, and fails."""
+        mark = self._log(tag).stat().st_size
+        if not place.refuse_commit(batch):
+            return False
+
+        def has_failed() -> bool | None:
+            text = self._log(tag).read_text()[mark:]
+            names = ("QueryRestarting", "QueryFailed")
+            return any(f"{name} {place.table}" in text for name in names) or None
+
+        return bool(_await(has_failed, has_ended, 60))
+
+    def _hit(self, process: subprocess.Popen[bytes], kind: Kind, tag: str) -> bool:
+        if kind is Kind.CONNECTION:
+            mark = self._log(tag).stat().st_size
+            process.send_signal(signal.SIGUSR1)
+
+            def answer() -> str | None:
+                found = re.search(r"cut (\d+) connections", self._log(tag).read_text()[mark:])
+                return found[1] if found else None
+
+            cut = _await(answer, lambda: process.poll() is not None, 60)
+            return cut is not None and int(cut) > 0
+        # A worker is there once the rows of the batch are computed.
+        workers = _await(lambda: _python_workers(process.pid) or None, lambda: False, 5)
+        for pid in workers or []:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        return bool(workers)
+
+    def _start(self, tag: str, what: str) -> subprocess.Popen[bytes]:
+        (self.folder / tag).mkdir(parents=True, exist_ok=True)
+        with self._log(tag).open("ab") as log:
+            return subprocess.Popen(
+                self.command(tag, what), stdout=log, stderr=log, start_new_session=True
+            )
+
+    def _log(self, tag: str) -> Path:
+        return self.folder / tag / "driver.log"
+
+
+@dataclass
+class _Checkpoint:
+    """The checkpoint of one table, seen from outside."""
+
+    root: Path
+    table: str
+    _refused: Path | None = None
+
+    def last(self, log: str) -> int:
+        return max(self._numbers(log), default=-1)
+
+    def has(self, log: str, batch: int) -> bool:
+        return (self._path / log / str(batch)).exists()
+
+    def next_batch(self, after: int) -> int | None:
+        """The newest batch where it was begun after `after`, or is to be run again."""
+        newest = self.last("offsets")
+        return newest if newest > after else None
+
+    def has_state(self, batch: int) -> bool:
+        state = self._path / "state"
+        return any(state.glob(f"*/*/*{batch + 1}.*")) or any(state.glob(f"*/*/*/*{batch + 1}.*"))
+
+    def late_files(self) -> int:
+        folder = self.root / "tables" / f"{self.table}__late"
+        return sum(1 for _ in folder.rglob("*")) if folder.exists() else 0
+
+    def refuse_commit(self, batch: int) -> bool:
+        path = self._path / "commits" / str(batch)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            path.touch(exist_ok=False)
+        except FileExistsError:
+            return False
+        self._refused = path
+        return True
+
+    def allow_commit(self) -> None:
+        if self._refused is not None and self._refused.stat().st_size == 0:
+            self._refused.unlink()
+
+    def _numbers(self, log: str) -> list[int]:
+        folder = self._path / log
+        return [int(n) for n in os.listdir(folder) if n.isdigit()] if folder.is_dir() else []
+
+    @property
+    def _path(self) -> Path:
+        return self.root / "checkpoints" / self.table
+
+
+def _await(ask: Callable[[], T | None], is_over: Callable[[], bool], within_s: float) -> T | None:
+    """The first answer; None where the process ended, or the time did."""
+    end = time.monotonic() + within_s
+    while time.monotonic() < end:
+        found = ask()
+        if found is not None:
+            return found
+        if is_over():
+            return ask()
+        time.sleep(_POLL_S)
+    return None
+
+
+def _kill(process: subprocess.Popen[bytes]) -> None:
+    """The driver, its JVM and its Python workers at once, as a machine that goes down."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+
+def _python_workers(session: int) -> list[int]:
+    """Workers that Spark's daemon forked, in the session of a driver."""
+    daemons: set[int] = set()
+    parents: dict[int, int] = {}
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdigit():
+            continue
+        try:
+            fields = (entry / "stat").read_text().rpartition(")")[2].split()
+            line = (entry / "cmdline").read_bytes()
+        except OSError:
+            continue
+        if int(fields[3]) == session and b"pyspark.daemon" in line:
+            daemons.add(int(entry.name))
+            parents[int(entry.name)] = int(fields[1])
+    return [pid for pid, parent in parents.items() if parent in daemons]
