@@ -26,6 +26,7 @@ COMMANDS = (
     "savepoint",
     "backfill",
     "dstream",
+    "model",
     "services",
     "demo",
     "bench",

@@ -9,11 +9,12 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Self, cast
+from typing import TYPE_CHECKING, Any, Protocol, Self, cast
 
 from headwater.connectors.interface import ReadRequest, WriteRequest
 from headwater.definitions import (
     Lookup,
+    Model,
     OutputMode,
     Source,
     Trigger,
@@ -34,6 +35,7 @@ from headwater.runtime.gaps import GapGuard
 from headwater.runtime.late import LateRows, newest_seen, watch_over
 from headwater.runtime.lateness import LatenessMeter
 from headwater.runtime.lookups import Reloader, VersionedLookup
+from headwater.runtime.models import ModelStore
 from headwater.runtime.offsets import OffsetLog
 from headwater.runtime.panes import Panes
 from headwater.runtime.progress import ProgressListener, batch_completed
@@ -50,6 +52,13 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 _WAIT_S = 0.1
+
+
+class Companion(Protocol):
+    """Works beside the queries, in threads of its own, from their start to their end."""
+
+    def start(self, run: RunningQueries) -> None: ...
+    def close(self) -> None: ...
 
 
 class RunningQueries:
@@ -71,6 +80,7 @@ class RunningQueries:
         clock: ManualClock | None = None,
         measures: bool = True,
         side_store: SideStore | None = None,
+        companion: Companion | None = None,
     ) -> None:
         self.name = graph.definitions.pipeline
         self.settings = settings
@@ -95,6 +105,7 @@ class RunningQueries:
         self._ears: dict[str, dict[str, Ear]] = {}
         self._rejected: dict[str, int] = {}
         self._reloader: Reloader | None = None
+        self._companion = companion
         self._stopping = threading.Lock()
         self._is_stopped = False
         self.stop_requested = threading.Event()
@@ -206,6 +217,8 @@ class RunningQueries:
                 self._sides.catch_up(spec.name)
                 self._queries[spec.name] = self._query(spec)
                 self._queries[spec.name].start()
+            if self._companion is not None:
+                self._companion.start(self)
         except BaseException:
             self.stop()
             raise
@@ -222,6 +235,8 @@ class RunningQueries:
 
     def _stop(self, deadline_s: float) -> bool:
         end = time.monotonic() + deadline_s
+        if self._companion is not None:
+            self._companion.close()
         for query in self._queries.values():
             query.request_stop()
         forced = {
@@ -301,11 +316,25 @@ class RunningQueries:
         assert self._reloader is not None
         return self._reloader.lookups[lookup].load() is not None
 
-    def _versioned(self, table: str, lookup: Lookup) -> DataFrame | None:
+    def _versioned(self, table: str, definition: Lookup | Model) -> DataFrame | None:
+        if isinstance(definition, Model):
+            return self.model(definition.name).frame(self._log(table))
         versions = self._reloader.lookups if self._reloader else {}
-        if lookup.name not in versions:
+        if definition.name not in versions:
             return None
-        return versions[lookup.name].frame(self._log(table))
+        return versions[definition.name].frame(self._log(table))
+
+    @property
+    def spark(self) -> SparkSession:
+        return self._spark
+
+    def model(self, name: str) -> ModelStore:
+        """The versions of a model."""
+        return ModelStore(self._storage, self._graph.definitions.models[name], self._spark)
+
+    def stored(self, table: str) -> DataFrame:
+        """The rows that a table holds now, read from its sink."""
+        return self._frames.stored(table)
 
     def _gate(self, table: str, source: Source) -> Gate:
         """Counts rejected records; the one query that reports a source also measures its lags."""
