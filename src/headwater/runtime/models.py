@@ -57,6 +57,11 @@ class Version:
         return self.problem is None
 
     @property
+    def published_s(self) -> float:
+        """When it was ready, in seconds since 1970."""
+        return dt.datetime.fromisoformat(self.trained_at).timestamp() + self.seconds
+
+    @property
     def holds_something(self) -> bool:
         return self.rows is not None
 
