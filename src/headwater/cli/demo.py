@@ -28,6 +28,8 @@ _HOME = ".headwater"
 _STORAGE = f"{_HOME}/demo"
 _TRUTH = f"{_HOME}/demo-truth.jsonl"
 _DRAIN_S = 300.0
+_STOP_S = 120
+"""Five queries end at once, and the proof wants each of them whole."""
 _PARTITIONS = 2
 
 
@@ -76,6 +78,7 @@ def _application(*, bootstrap_servers: str) -> Application:
         app=APP,
         storage=_STORAGE,
         master=os.environ.get("HEADWATER_MASTER", "local[*]"),
+        stop_deadline_s=_STOP_S,
         connections={"kafka": {"bootstrap_servers": bootstrap_servers}},
     )
     demo.use_settings(settings)

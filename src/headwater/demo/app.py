@@ -62,16 +62,6 @@ def device_minutes(readings: DataFrame) -> DataFrame:
     )
 
 
-@demo.table(key=["site", "begin"], mode="update", trigger="8 seconds")
-def site_trends(readings: DataFrame) -> DataFrame:
-    """Averages over half a minute, anew every ten seconds."""
-    return (
-        readings.groupBy(F.window("at", "30 seconds", "10 seconds"), "site")
-        .agg(F.avg("celsius").alias("celsius"), F.count("*").alias("readings"))
-        .select("site", F.col("window.start").alias("begin"), "celsius", "readings")
-    )
-
-
 demo.model(
     trained_on="raw",
     every="30 seconds",

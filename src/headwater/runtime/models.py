@@ -243,6 +243,11 @@ class ModelStore:
     def _object_row(self, version: int, content: Any) -> DataFrame:
         from pyspark import cloudpickle
 
+        if hasattr(content, "transform") and hasattr(content, "write"):
+            # Its transform is fixed into a query's plan, so no batch could take another version.
+            raise ColumnsDoNotFit(
+                "a Spark ML model is no object: return what it has learnt as rows"
+            )
         if not self._storage.is_local:
             raise ColumnsDoNotFit("an object needs a storage that is a folder: return rows instead")
         path = Path(self._place).absolute() / "objects" / str(version)
