@@ -16,9 +16,7 @@ def served_minutes(readings: DataFrame) -> DataFrame:
     return device_minutes(readings)
 
 
-@iot.table(
-    into=postgres("site_trends"), key=["site", "begin"], mode="update", late="allow 1 minute"
-)
+@iot.table(into=postgres("site_trends"), key=["site", "begin"], late="allow 1 minute")
 def site_trends(readings: DataFrame) -> DataFrame:
     """Averages over half a minute, anew every ten seconds; late readings correct them."""
     return (

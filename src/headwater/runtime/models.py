@@ -245,9 +245,7 @@ class ModelStore:
 
         if hasattr(content, "transform") and hasattr(content, "write"):
             # Its transform is fixed into a query's plan, so no batch could take another version.
-            raise ColumnsDoNotFit(
-                "a Spark ML model is no object: return what it has learnt as rows"
-            )
+            raise ColumnsDoNotFit("it returned a Spark ML model: return what that has learnt")
         if not self._storage.is_local:
             raise ColumnsDoNotFit("an object needs a storage that is a folder: return rows instead")
         path = Path(self._place).absolute() / "objects" / str(version)
