@@ -1,6 +1,6 @@
 """Run the main job for a while: a simulated fleet writes to a local Kafka broker; a pipeline keeps
-every record once, aggregates, and finds anomalies by a baseline that it learns anew every half
-minute. The end proves the counts and judges the findings by the truth about the faults."""
+every record once, aggregates, and finds anomalies by a baseline that it learns anew as it
+runs. The end proves the counts and judges the findings by the truth about the faults."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--for",
         dest="for_s",
         type=options.seconds,
-        default=100.0,
-        metavar="100s",
+        default=120.0,
+        metavar="120s",
         help="how long the fleet writes (default: %(default)g s)",
     )
     parser.add_argument(

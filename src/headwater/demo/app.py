@@ -64,7 +64,7 @@ def device_minutes(readings: DataFrame) -> DataFrame:
 
 demo.model(
     trained_on="raw",
-    every="30 seconds",
+    every="20 seconds",
     schema=baselines.COLUMNS,
     evaluate=baselines.closeness,
     name="baseline",
