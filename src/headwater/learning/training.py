@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 _PARTS = 1000
 _ENDS_S = 10.0
 """How long a stop waits for a training that Spark cannot interrupt."""
+_LOOKS_S = 5.0
+"""How soon a table that holds no rows yet is looked at again."""
 
 
 class _Refused(Exception):
@@ -194,18 +196,20 @@ class Training:
         every_s = duration_ms(trainer.store.model.every or "") / 1000
         wait_s = _due_in_s(trainer.store, every_s)
         while not self._ended.wait(wait_s):
-            self._train(trainer)
-            wait_s = every_s
+            wait_s = every_s if self._train(trainer) else min(every_s, _LOOKS_S)
 
-    def _train(self, trainer: Trainer) -> None:
+    def _train(self, trainer: Trainer) -> bool:
+        """Whether there was anything to learn from."""
         try:
-            if trainer.has_rows():
-                trainer.train()
+            if not trainer.has_rows():
+                return False
+            trainer.train()
         except Exception as problem:
             # The storage itself did not answer: the next turn may find it again.
             if not self._ended.is_set():
                 name = trainer.store.model.name
                 self._report(ModelRefused(name, NONE, NONE, first_line(problem)))
+        return True
 
 
 def _tag(run: RunningQueries) -> str:
