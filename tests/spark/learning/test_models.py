@@ -21,6 +21,8 @@ from headwater.runtime.storage import Storage
 from headwater.settings import Settings
 from headwater.testing import Harness, add, check, check_new, crash, process, restart, train
 from headwater.testing.scene import Scene, Stage
+from headwater.verification.trials import Trial
+from headwater.verification.verifier import Verifier
 
 MEANS = "device string, mean double"
 A_ROWS = [("a", 10.0), ("a", 20.0)]
@@ -38,9 +40,13 @@ def closeness(model: DataFrame, rows: DataFrame) -> float:
     return -float(found[0])
 
 
-def app(function: Callable[[DataFrame], Any] = means, **arguments: Any) -> Pipeline:
-    made = Pipeline("learning")
-    made.source("signals", memory(), schema="device string, celsius double")
+def app(
+    function: Callable[[DataFrame], Any] = means,
+    settings: Settings | None = None,
+    **arguments: Any,
+) -> Pipeline:
+    made = Pipeline("learning", settings=settings)
+    made.source("signals", memory(rows=A_ROWS), schema="device string, celsius double")
 
     @made.table
     def raw(signals: DataFrame) -> DataFrame:
@@ -193,6 +199,28 @@ def test_a_version_can_be_pinned_and_rolled_back_while_the_pipeline_runs(
     assert [e.is_waiting for e in heard if isinstance(e, ModelPublished)] == [False, False, True]
 
 
+def test_a_batch_and_a_verification_take_the_version_in_use(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    made = app(settings=Settings(folder=tmp_path))
+    storage = Storage(made.settings.storage_root, "learning")
+    store = ModelStore(storage, made.definitions().models["baseline"], spark)
+    assert [row["off"] for row in made.batch()["scored"].collect()] == [None, None]
+    store.publish_rows(spark.createDataFrame([("a", 100.0)], MEANS))
+    store.publish_rows(spark.createDataFrame([("a", 10.0)], MEANS))
+    assert sorted(tuple(row) for row in made.batch()["scored"].collect()) == [
+        ("a", 0.0, 2),
+        ("a", 10.0, 2),
+    ]
+    store.pin(1)
+    assert {row["model_version"] for row in made.batch()["scored"].collect()} == {1}
+    verifier = Verifier(made, spark)
+    with verifier._scene(Trial(())) as stage:
+        stage.tape("signals").add([("a", 90.0)])
+        stage.process()
+        assert rows_of(stage, "scored") == [("a", -10.0, 1)]
+
+
 def test_an_object_is_scored_by_a_vectorised_function(spark: SparkSession) -> None:
     made = Pipeline("objects")
     made.source("signals", memory(), schema="device string, celsius double")
@@ -270,7 +298,7 @@ def test_a_running_pipeline_trains_on_its_schedule_and_a_stop_calls_it_off(
     run = made.start(report=report)
     try:
         # The batch that runs while a version is published was planned before.
-        assert all(scored.acquire(timeout=60) for _ in range(2))
+        assert all(scored.acquire(timeout=300) for _ in range(2))
     finally:
         run.stop()
     assert run.stored("seen").where("model_version >= 2").count() > 0
