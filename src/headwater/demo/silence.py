@@ -35,7 +35,8 @@ class Silence(StatefulProcessor):
         timerValues: TimerValues,  # noqa: N803
     ) -> Iterator[Row]:
         moments = sorted(int(row.at.timestamp() * 1000) for row in rows)
-        known = self._seen.get() if self._seen.exists() else None
+        # Every call goes to the JVM and back; a value that is not there is None.
+        known = self._seen.get()
         last, is_told = known or (moments[0], False)
         has_timer = known is not None and not is_told
         for at in moments:
