@@ -370,6 +370,35 @@ class Lookup:
     location: Location = field(default=Location("<unknown>", 0), compare=False)
 
 
+MODEL_VERSION = "model_version"
+"""The column by which the rows of a model tell which version they are."""
+OBJECT_COLUMNS = "path string"
+"""What a table sees of a model that is no DataFrame."""
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """What is learnt from a table's stored rows, in versions; tables read it like a lookup.
+
+    With a `schema` the function returns a DataFrame, whose rows are kept. Without one it returns
+    any Python object, which is kept as a file.
+    """
+
+    name: str
+    body: PythonBody = field(compare=False)
+    trained_on: str
+    every: str | None = None
+    schema: str | None = None
+    evaluate: Callable[[Any, Any], float] | None = field(default=None, compare=False)
+    held_back: float = 0.2
+    location: Location = field(default=Location("<unknown>", 0), compare=False)
+
+    @property
+    def columns(self) -> str:
+        """What a table sees of it, beside the version."""
+        return self.schema or OBJECT_COLUMNS
+
+
 @dataclass(frozen=True, slots=True)
 class View:
     """A named DataFrame function, inlined where it is used and never stored."""
@@ -402,7 +431,7 @@ class Table:
     location: Location = field(default=Location("<unknown>", 0), compare=False)
 
 
-Definition = Source | Lookup | View | Table
+Definition = Source | Lookup | Model | View | Table
 
 
 def kind_of(definition: Definition) -> str:
@@ -426,6 +455,10 @@ class Definitions:
     @property
     def sources(self) -> dict[str, Source]:
         return self.of(Source)
+
+    @property
+    def models(self) -> dict[str, Model]:
+        return self.of(Model)
 
 
 E = TypeVar("E", bound=enum.Enum)

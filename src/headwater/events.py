@@ -122,6 +122,41 @@ class LookupReloaded(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class ModelTrained(Event):
+    """A training has ended with a version that can be used; `score` is its evaluation on held-back
+    rows, None where nothing evaluates it."""
+
+    model: str
+    version: int
+    rows: int
+    seconds: float
+    score: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ModelPublished(Event):
+    """A version is used from the next batch on, in place of `previous` (0: of none), which had
+    `previous_score` on the same rows. With `is_waiting` another version is pinned and used on."""
+
+    model: str
+    version: int
+    previous: int
+    score: float | None = None
+    previous_score: float | None = None
+    is_waiting: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ModelRefused(Event):
+    """A training brought nothing better, or failed; `running` (0: none) is used on."""
+
+    model: str
+    version: int
+    running: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class QueryStopped(Event):
     table: str
     last_batch: int | None

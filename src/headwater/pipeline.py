@@ -8,7 +8,7 @@ import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec, overload
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, overload
 
 from headwater import schemas
 from headwater.definitions import (
@@ -21,6 +21,7 @@ from headwater.definitions import (
     Late,
     Limit,
     Lookup,
+    Model,
     OnDataLoss,
     OnReject,
     OutputMode,
@@ -38,8 +39,11 @@ from headwater.errors import (
     DuplicateName,
     EventTimeMissing,
     InvalidDuration,
+    InvalidModel,
     InvalidName,
     Location,
+    TrainingRefused,
+    UnknownModel,
     UnknownOption,
     UnknownTable,
 )
@@ -51,17 +55,19 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from headwater.connectors.interface import Connector
+    from headwater.learning import Training
     from headwater.planning import Plan
     from headwater.runtime.claims import Claim
     from headwater.runtime.running import RunningPipeline
 
 P = ParamSpec("P")
+R = TypeVar("R")
 _NAME = re.compile(r"^[A-Za-z](_?[A-Za-z0-9])*_?$")
 _PACKAGE = str(Path(__file__).parent)
 
 
 class Handle:
-    """A declared source, lookup, view or table; `reads=` takes it in place of a name."""
+    """A declared source, lookup, model, view or table; `reads=` takes it in place of a name."""
 
     def __init__(self, definition: Definition) -> None:
         self.definition = definition
@@ -83,6 +89,18 @@ class FunctionHandle(Handle, Generic[P]):
         functools.update_wrapper(self, function)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> DataFrame:
+        return self._function(*args, **kwargs)
+
+
+class ModelHandle(Handle, Generic[P, R]):
+    """A model that stays callable as the function it decorates."""
+
+    def __init__(self, definition: Model, function: Callable[P, R]) -> None:
+        super().__init__(definition)
+        self._function = function
+        functools.update_wrapper(self, function)
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         return self._function(*args, **kwargs)
 
 
@@ -170,6 +188,46 @@ class Pipeline:
         if reload is not None and duration_ms(reload, what="reload", where=where) <= 0:
             raise InvalidDuration("reload", reload, where=where)
         return self._declare(Lookup(name, connector, text, reload, location=where))
+
+    def model(
+        self,
+        *,
+        trained_on: str | Handle,
+        every: str | None = None,
+        schema: str | StructType | None = None,
+        evaluate: Callable[[Any, DataFrame], float] | None = None,
+        held_back: float = 0.2,
+        name: str | None = None,
+    ) -> Callable[[Callable[P, R]], ModelHandle[P, R]]:
+        """Declares what is learnt from the stored rows of a table, in versions.
+
+        The function takes those rows and returns a DataFrame with the columns of `schema` or,
+        without a schema, any Python object. A running pipeline trains it `every` so often. With
+        `evaluate(model, rows) -> float` (higher is better) a part of the rows, `held_back`, is not
+        learnt from, and a version is published only where it scores better on them than the one
+        in use. Tables read a model like a lookup; without a version it is empty.
+        """
+        where = caller()
+        if every is not None and duration_ms(every, what="every", where=where) <= 0:
+            raise InvalidDuration("every", every, where=where)
+
+        def declare(function: Callable[P, R]) -> ModelHandle[P, R]:
+            body, line = _python_body(function), _line_of(function)
+            called = name or function.__name__
+            if len(body.parameters) != 1:
+                found = f"its function takes {len(body.parameters)} parameters"
+                remedy = "it takes one: the rows of the table it is trained on"
+                raise InvalidModel(called, found, remedy, where=line)
+            if evaluate is not None and not 0 < held_back < 1:
+                remedy = "a part of the rows, such as held_back=0.2"
+                raise InvalidModel(called, f"held_back is {held_back}", remedy, where=line)
+            text = schemas.schema_text(schema, name=called, where=where)
+            target = trained_on.name if isinstance(trained_on, Handle) else trained_on
+            model = Model(called, body, target, every, text, evaluate, held_back, location=line)
+            self._declare(model)
+            return ModelHandle(model, function)
+
+        return declare
 
     @overload
     def view(self, function: Callable[P, DataFrame]) -> FunctionHandle[P]: ...
@@ -336,8 +394,37 @@ class Pipeline:
             upstream=plan.inputs,
             app=app,
             claim=claim,
+            companion=self._training(plan, report, override),
         )
         return run.start()
+
+    def _training(self, plan: Plan, report: Report, trigger: Trigger | None) -> Training | None:
+        """What trains models beside the queries; a run that ends by itself trains none."""
+        from headwater.learning import Training
+
+        known = {*plan.tables, *plan.upstream}
+        models = [m for m in self.definitions().models.values() if m.trained_on in known]
+        is_bounded = trigger is not None and trigger.is_bounded
+        return None if is_bounded or not models else Training(models, report)
+
+    def train(self, model: str, *, report: Report = silent) -> int:
+        """Trains a model once on what its table holds now; the version that was published."""
+        from headwater.learning import Trainer
+        from headwater.runtime.batch import frames_for
+        from headwater.runtime.models import ModelStore
+
+        models = self.definitions().models
+        if model not in models:
+            raise UnknownModel(model, models)
+        plan = self.plan(report=report, for_batch=True)
+        sinks = {query.name: query.sink for query in plan.queries}
+        frames = frames_for(plan.spark, plan.graph, self.settings, sinks)
+        store = ModelStore(frames.storage, models[model], plan.spark)
+        trained = Trainer(store, lambda: frames.stored(models[model].trained_on), report).train()
+        assert trained is not None
+        if trained.problem is not None:
+            raise TrainingRefused(model, trained.problem)
+        return trained.version
 
     def refresh(
         self, *, tables: Sequence[str] | None = None, report: Report = silent

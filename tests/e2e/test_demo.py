@@ -1,8 +1,9 @@
-"""The demo: killed in the midst, started again on the surviving broker, ended by Ctrl-C; the
-proof holds and nothing is left running."""
+"""The demo: killed in the midst, started again on the surviving broker, ended by Ctrl-C after a
+retraining; the proof holds, the findings are judged and nothing is left running."""
 
 from __future__ import annotations
 
+import re
 import signal
 from collections.abc import Callable
 from pathlib import Path
@@ -25,9 +26,13 @@ def test_a_demo_after_a_crash_proves_its_counts(tmp_path: Path, start: Callable[
 
     demo = start("demo", "--for", "600s", "--rate", "500")
     demo.until("first rows of raw:")
+    demo.until("baseline: version 1 used from the next batch on")
+    # A retraining that was better than the version in use.
+    demo.until("used from the next batch on: score")
     assert "Starting the Kafka broker" not in demo.output
     assert demo.end(signal.SIGINT) == 0, demo.output
     assert "0 missing, 0 twice, 0 unknown" in demo.output
     assert "holds: nothing is missing, nothing is there twice" in demo.output
+    assert re.search(r"findings since version \d+, by the truth in", demo.output)
     [broker] = services.status(tmp_path / ".headwater")
     assert broker.health is ServiceHealth.STOPPED

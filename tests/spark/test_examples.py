@@ -161,3 +161,17 @@ def test_one_function_finds_the_same_errors_in_a_program_and_in_a_stream(
     program = found.orderBy("value")._jdf.showString(20, 0, False).strip()
     assert program in (EXAMPLES / "one_function/README.md").read_text()
     assert rows(app.pipeline.batch()["alarms"]) == rows(found)
+
+
+def test_the_fleet_serves_its_results_from_postgres(example: Load) -> None:
+    """The demo itself runs end to end; here, what the example adds to it."""
+    plan = example("iot").pipeline.plan(tables=["site_trends", "served_anomalies"])
+    sinks = {query.name: query.sink.describe() for query in plan.queries}
+    assert sinks == {
+        "site_trends": "postgres table site_trends",
+        "served_anomalies": "postgres table anomalies",
+    }
+    assert set(plan.upstream) == {"raw"}
+    decisions = plan.tables["served_anomalies"].decisions
+    assert decisions is not None
+    assert any("model baseline" in note for note in decisions.notes)

@@ -1,5 +1,6 @@
-"""Run the main job for a while: a simulated fleet writes to a local Kafka broker, a pipeline keeps
-every record and averages per minute, and the end proves the counts."""
+"""Run the main job for a while: a simulated fleet writes to a local Kafka broker; a pipeline keeps
+every record once, aggregates, and finds anomalies by a baseline that it learns anew as it
+runs. The end proves the counts and judges the findings by the truth about the faults."""
 
 from __future__ import annotations
 
@@ -20,12 +21,15 @@ if TYPE_CHECKING:
     from headwater.runtime.running import RunningPipeline
     from headwater.settings import Connection
 
-SUMMARY = "run the main job for a while and prove its counts"
+SUMMARY = "run the main job for a while, prove its counts and judge its findings"
 
 APP = "headwater.demo.app"
 _HOME = ".headwater"
 _STORAGE = f"{_HOME}/demo"
+_TRUTH = f"{_HOME}/demo-truth.jsonl"
 _DRAIN_S = 300.0
+_STOP_S = 120
+"""Five queries end at once, and the proof wants each of them whole."""
 _PARTITIONS = 2
 
 
@@ -34,8 +38,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--for",
         dest="for_s",
         type=options.seconds,
-        default=40.0,
-        metavar="40s",
+        default=120.0,
+        metavar="120s",
         help="how long the fleet writes (default: %(default)g s)",
     )
     parser.add_argument(
@@ -74,6 +78,7 @@ def _application(*, bootstrap_servers: str) -> Application:
         app=APP,
         storage=_STORAGE,
         master=os.environ.get("HEADWATER_MASTER", "local[*]"),
+        stop_deadline_s=_STOP_S,
         connections={"kafka": {"bootstrap_servers": bootstrap_servers}},
     )
     demo.use_settings(settings)
@@ -83,10 +88,12 @@ def _application(*, bootstrap_servers: str) -> Application:
 def _start_from_nothing(connection: Connection) -> None:
     """An empty topic and an empty storage, so that the counts of this run are exact."""
     from headwater.cli.broker import replace_topic
-    from headwater.demo.app import TOPIC
+    from headwater.demo.app import ANOMALIES, TOPIC
 
     shutil.rmtree(_STORAGE, ignore_errors=True)
-    replace_topic(connection, TOPIC, partitions=_PARTITIONS)
+    Path(_TRUTH).unlink(missing_ok=True)
+    for topic in (TOPIC, ANOMALIES):
+        replace_topic(connection, topic, partitions=_PARTITIONS)
 
 
 def _run(application: Application, args: argparse.Namespace, report: Report) -> int:
@@ -98,6 +105,7 @@ def _run(application: Application, args: argparse.Namespace, report: Report) -> 
     from headwater.cli.views import view_for
     from headwater.demo.app import TOPIC
     from headwater.demo.simulator import Fleet
+    from headwater.events import step
 
     tell_where(application, "as a stream")
     with (
@@ -113,13 +121,18 @@ def _run(application: Application, args: argparse.Namespace, report: Report) -> 
             rate=args.rate,
             devices=args.devices,
             for_s=args.for_s,
+            truth=Path(_TRUTH),
         )
+        with step("The fleet writes its last two days", report):
+            fleet.write_history()
         view = view_for(f"demo  {args.rate:,} records/s from {args.devices:,} devices")
         driver = Driver(view, signals, first_rows=lambda table: first_rows(application, table))
         started = application.pipeline.start(plan=plan, report=driver.report, app=APP)
         was_forced, ends = _drive(started, driver, fleet, application)
         code = tell_end(started, driver, was_forced=was_forced)
-    return _prove(application, fleet, ends) or code
+    proved = _prove(application, fleet, ends)
+    _judge(application)
+    return proved or code
 
 
 def _drive(
@@ -173,10 +186,44 @@ def _prove(application: Application, fleet: Fleet, ends: dict[int, int]) -> Exit
         TOPIC,
         ends,
         raw=storage.table("raw"),
-        rejected=storage.table("signals__rejected"),
+        rejected=storage.table("records__rejected"),
     )
     print("\n".join(proof.lines()), flush=True)
     return ExitCode.OK if proof.holds else ExitCode.FAILED
+
+
+def _judge(application: Application) -> None:
+    """What was found, held against the truth, from the first retraining on."""
+    from headwater.demo.app import ANOMALIES, demo
+    from headwater.demo.findings import collected
+    from headwater.demo.judging import judged, read_truth
+    from headwater.demo.simulator import SETTLES_S
+    from headwater.runtime.models import ModelStore
+    from headwater.runtime.storage import Storage
+
+    storage = Storage(application.settings.storage_root, application.pipeline.name)
+    published = [
+        version
+        for version in ModelStore(storage, demo.definitions().models["baseline"]).versions()
+        if version.is_published
+    ]
+    for version in published:
+        number, at = version.version, version.trained_at
+        print(f"baseline: version {number} of {at}, {version.rows} devices")
+    if len(published) < 2:
+        print("findings are judged from the first retraining on; there was none yet")
+        return
+    servers = application.settings.connection("kafka").require("bootstrap_servers")
+    found = collected(servers, ANOMALIES, storage, first_version=published[1].version)
+    faults = read_truth(Path(_TRUTH))
+    judgement = judged(
+        faults,
+        found.findings,
+        since_s=published[1].published_s,
+        until_s=found.newest_s - SETTLES_S,
+    )
+    print(f"findings since version {published[1].version}, by the truth in {_TRUTH}:")
+    print("\n".join([*judgement.lines(), *found.lines()]), flush=True)
 
 
 def _tell_how_to_look(address: str) -> None:

@@ -27,6 +27,7 @@ COMMANDS = (
     "backfill",
     "dstream",
     "rebuild",
+    "model",
     "services",
     "demo",
     "bench",

@@ -52,4 +52,6 @@ def _connectors(application: Application) -> list[Connector]:
     definitions = application.pipeline.definitions()
     sinks = [table.into or delta() for table in definitions.tables.values()]
     inputs = [d for d in definitions.by_name.values() if isinstance(d, Source | Lookup)]
+    if definitions.models:
+        sinks.append(delta())
     return [*sinks, *(definition.connector for definition in inputs)]

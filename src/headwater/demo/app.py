@@ -1,43 +1,120 @@
-"""Signals of a fleet of devices: every one kept, and averages per device and minute."""
+"""A fleet of devices: every signal kept once, aggregates per device and site, readings scored by a
+baseline that keeps learning, sensors that are stuck, devices that are silent."""
 
 from pathlib import Path
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from headwater import Pipeline
 from headwater.connectors import csv, kafka
+from headwater.demo import baselines
+from headwater.demo.silence import SILENCE_COLUMNS, Silence
 
 TOPIC = "demo_signals"
+ANOMALIES = "demo_anomalies"
 SITES = Path(__file__).with_name("sites.csv")
+SIGNAL = "id bigint, device string, at timestamp, celsius double"
+TOO_FAR = 6.0
+"""So many times the usual spread away from what is expected is an anomaly."""
 
 demo = Pipeline("demo")
 
 demo.source(
     "signals",
-    kafka(TOPIC),
-    schema="id bigint, device string, at timestamp, celsius double",
+    kafka(TOPIC, fields=("timestamp",)),
+    schema=SIGNAL,
     event_time="at",
     watermark="10 seconds",
+    max_ahead="1 minute",
+)
+# The same topic with more patience: what is kept for good waits for rows that are minutes late.
+demo.source(
+    "records",
+    kafka(TOPIC),
+    schema=SIGNAL,
+    event_time="at",
+    watermark="10 minutes",
+    max_ahead="1 minute",
 )
 demo.lookup("sites", csv(str(SITES)), schema="device string, site string")
 
 
 @demo.view
 def readings(signals: DataFrame, sites: DataFrame) -> DataFrame:
-    return signals.join(F.broadcast(sites), "device", "left")
+    known = signals.withColumn("arrived", F.col("_kafka.timestamp")).drop("_kafka")
+    return known.join(F.broadcast(sites), "device", "left")
 
 
-@demo.table(trigger="1 second")
-def raw(readings: DataFrame) -> DataFrame:
-    """Every reading, in a managed Delta table."""
-    return readings
+@demo.table(trigger="2 seconds")
+def raw(records: DataFrame, sites: DataFrame) -> DataFrame:
+    """Every signal once, in a managed Delta table."""
+    once = records.dropDuplicatesWithinWatermark(["id"])
+    return once.join(F.broadcast(sites), "device", "left")
 
 
-@demo.table(key=["device", "minute"], mode="update", trigger="2 seconds")
+@demo.table(key=["device", "minute"], mode="update", trigger="4 seconds")
 def device_minutes(readings: DataFrame) -> DataFrame:
     return (
         readings.groupBy(F.window("at", "1 minute"), "device", "site")
         .agg(F.avg("celsius").alias("celsius"), F.count("*").alias("readings"))
         .select("device", F.col("window.start").alias("minute"), "site", "celsius", "readings")
     )
+
+
+demo.model(
+    trained_on="raw",
+    every="20 seconds",
+    schema=baselines.COLUMNS,
+    evaluate=baselines.closeness,
+    name="baseline",
+)(baselines.learnt)
+
+
+@demo.view
+def scored(readings: DataFrame, baseline: DataFrame) -> DataFrame:
+    """Readings beside what their device's baseline expects, in the JVM; none before the first."""
+    expected = baselines.expected(F.col("at"))
+    known = readings.join(F.broadcast(baseline), "device").withColumn("expected", expected)
+    return known.withColumn("off", (F.col("celsius") - F.col("expected")) / F.col("spread"))
+
+
+@demo.table(into=kafka(ANOMALIES, create=True), key="device", trigger="1 second")
+def anomalies(scored: DataFrame) -> DataFrame:
+    columns = ["id", "device", "site", "at", "arrived", "celsius", "expected", "off"]
+    return scored.where(F.abs("off") > TOO_FAR).select(*columns, "model_version")
+
+
+@demo.table(trigger="4 seconds")
+def stuck(readings: DataFrame) -> DataFrame:
+    """Devices that said the same again and again for four seconds."""
+    return (
+        readings.groupBy(F.window("at", "4 seconds"), "device", "site")
+        .agg(
+            F.min("celsius").alias("celsius"),
+            F.max("celsius").alias("highest"),
+            F.count("*").alias("readings"),
+        )
+        .where((F.col("celsius") == F.col("highest")) & (F.col("readings") >= 5))
+        .select("device", "site", F.col("window.start").alias("since"), "celsius", "readings")
+    )
+
+
+@demo.table(trigger="4 seconds")
+def silent(signals: DataFrame) -> DataFrame:
+    """Devices that were not heard of for a while, by a timer of the event time."""
+    found = (
+        signals.select("device", "at")
+        .groupBy("device")
+        .transformWithState(
+            statefulProcessor=Silence(),
+            outputStructType=SILENCE_COLUMNS,
+            outputMode="append",
+            timeMode="EventTime",
+        )
+    )
+    return found.select("device", _moment(F.col("since")).alias("since"))
+
+
+def _moment(milliseconds: Column) -> Column:
+    return F.timestamp_millis(milliseconds)

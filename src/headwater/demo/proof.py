@@ -3,11 +3,15 @@ a plain Delta reader, not by Headwater's own counters."""
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
+
+_AHEAD_S = 600.0
+"""Far from both: the pipeline refuses a minute, and a wrong clock is an hour ahead."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,6 +21,12 @@ class TopicContent:
     records: int
     ids: Counter[int]
     malformed: int
+    ahead: int = 0
+    """From clocks that are ahead."""
+
+    @property
+    def twice(self) -> int:
+        return self.ids.total() - len(self.ids)
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,18 +42,18 @@ class Proof:
     @property
     def holds(self) -> bool:
         is_exact = self.missing == self.twice == self.unknown == 0
-        return is_exact and self.rejected == self.content.malformed
+        return is_exact and self.rejected == self.content.malformed + self.content.ahead
 
     def lines(self) -> list[str]:
         content = self.content
-        readable = content.records - content.malformed
         return [
             "proof, by a plain Kafka consumer and a plain Delta reader:",
             f"  topic {self.topic}: {content.records:,} records up to the end offsets, "
-            f"{readable:,} readable, {content.malformed:,} malformed",
+            f"{content.malformed:,} malformed, {content.ahead:,} from clocks ahead, "
+            f"{content.twice:,} sent twice",
             f"  table raw: {self.rows:,} rows, {self.missing:,} missing, {self.twice:,} twice, "
             f"{self.unknown:,} unknown",
-            f"  signals__rejected: {self.rejected:,} rows",
+            f"  records__rejected: {self.rejected:,} rows",
             f"  {'holds: nothing is missing, nothing is there twice' if self.holds else 'FAILS'}",
         ]
 
@@ -65,7 +75,7 @@ def compared(topic: str, content: TopicContent, rows: Counter[Any], *, rejected:
         topic=topic,
         content=content,
         rows=rows.total(),
-        missing=(content.ids - rows).total(),
+        missing=sum(number not in rows for number in content.ids),
         twice=sum(count - 1 for count in rows.values() if count > 1),
         unknown=sum(count for number, count in rows.items() if number not in content.ids),
         rejected=rejected,
@@ -74,39 +84,61 @@ def compared(topic: str, content: TopicContent, rows: Counter[Any], *, rejected:
 
 def read_topic(bootstrap_servers: str, topic: str, ends: Mapping[int, int]) -> TopicContent:
     """Every record of every partition, from its beginning to its end offset."""
-    from confluent_kafka import Consumer, KafkaException, TopicPartition
+    ids: Counter[int] = Counter()
+    records = malformed = ahead = 0
+    for value, arrived_ms in messages(bootstrap_servers, topic, ends):
+        records += 1
+        number = readable_id(value)
+        if number is None:
+            malformed += 1
+        elif is_ahead(value, arrived_ms):
+            ahead += 1
+        else:
+            ids[number] += 1
+    return TopicContent(records, ids, malformed, ahead)
+
+
+def messages(
+    bootstrap_servers: str, topic: str, ends: Mapping[int, int] | None = None
+) -> Iterator[tuple[bytes, int]]:
+    """Value and time of every record up to the end offsets, by default those of now."""
+    from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
     settings = {
         "bootstrap.servers": bootstrap_servers,
         "group.id": "headwater-proof",
         "enable.auto.commit": False,
+        "enable.partition.eof": True,
         "log_level": 0,
     }
     consumer = Consumer(settings)
-    open_ends = {partition: end for partition, end in ends.items() if end > 0}
-    consumer.assign([TopicPartition(topic, partition, 0) for partition in open_ends])
-    ids: Counter[int] = Counter()
-    records = malformed = 0
     try:
+        ends = _ends_now(consumer, topic) if ends is None else ends
+        open_ends = {partition: end for partition, end in ends.items() if end > 0}
+        consumer.assign([TopicPartition(topic, partition, 0) for partition in open_ends])
         while open_ends:
             for message in consumer.consume(num_messages=10_000, timeout=10.0):
-                if (problem := message.error()) is not None:
-                    raise KafkaException(problem)
-                partition, offset = message.partition(), message.offset()
+                problem, partition, offset = message.error(), message.partition(), message.offset()
                 assert partition is not None
                 assert offset is not None
-                if partition in open_ends and offset < ends[partition]:
-                    records += 1
-                    number = readable_id(message.value())
-                    if number is None:
-                        malformed += 1
-                    else:
-                        ids[number] += 1
-                if partition in open_ends and offset >= ends[partition] - 1:
+                if problem is not None and problem.code() != KafkaError._PARTITION_EOF:
+                    raise KafkaException(problem)
+                is_open = partition in open_ends
+                if problem is None and is_open and offset < ends[partition]:
+                    yield message.value() or b"", message.timestamp()[1]
+                # A record that only marks the end of a transaction is never delivered.
+                if is_open and (problem is not None or offset >= ends[partition] - 1):
                     del open_ends[partition]
     finally:
         consumer.close()
-    return TopicContent(records, ids, malformed)
+
+
+def _ends_now(consumer: Any, topic: str) -> dict[int, int]:
+    from confluent_kafka import TopicPartition
+
+    partitions = consumer.list_topics(topic, timeout=10.0).topics[topic].partitions
+    found = {p: consumer.get_watermark_offsets(TopicPartition(topic, p)) for p in partitions}
+    return {partition: end for partition, (_, end) in found.items()}
 
 
 def readable_id(value: bytes | None) -> int | None:
@@ -119,3 +151,9 @@ def readable_id(value: bytes | None) -> int | None:
         return None
     number = record.get("id")
     return number if isinstance(number, int) else None
+
+
+def is_ahead(value: bytes | None, arrived_ms: int) -> bool:
+    """Whether a readable record is stamped long after it arrived."""
+    at = dt.datetime.fromisoformat(json.loads(value or b"")["at"])
+    return at.timestamp() > arrived_ms / 1000 + _AHEAD_S

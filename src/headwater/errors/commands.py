@@ -119,6 +119,46 @@ class FolderTaken(UsageError):
         )
 
 
+class UnknownModel(UsageError):
+    code = "UNKNOWN_MODEL"
+
+    def __init__(self, name: str, models: Iterable[str]) -> None:
+        models = list(models)
+        close = nearest(name, models)
+        super().__init__(
+            f"the pipeline has no model {name!r}",
+            expected=listed(models),
+            remedy=f"did you mean {close!r}?" if close else None,
+        )
+
+
+class UnknownVersion(UsageError):
+    """A version of a model that does not exist, or that holds nothing to go back to."""
+
+    code = "UNKNOWN_VERSION"
+
+    def __init__(self, model: str, problem: str, versions: Iterable[int]) -> None:
+        super().__init__(
+            f"model {model!r}: {problem}",
+            expected=f"one of the versions: {', '.join(map(str, sorted(versions))) or 'none yet'}",
+            next_command=f"headwater model show {model}",
+        )
+
+
+class TrainingRefused(QueryError):
+    """A training that was asked for by hand brought no new version."""
+
+    code = "TRAINING_REFUSED"
+
+    def __init__(self, model: str, reason: str) -> None:
+        super().__init__(
+            f"model {model!r} was trained and not published",
+            found=reason,
+            data="the running version stays",
+            next_command=f"headwater model show {model}",
+        )
+
+
 class StillRunning(QueryError):
     code = "STILL_RUNNING"
 

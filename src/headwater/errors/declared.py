@@ -76,6 +76,19 @@ class DuplicateName(DefinitionError):
         )
 
 
+class InvalidModel(DefinitionError):
+    """A model that could never be trained as it is declared."""
+
+    code = "INVALID_MODEL"
+
+    def __init__(
+        self, model: str, problem: str, remedy: str, *, where: Location | None = None
+    ) -> None:
+        super().__init__(
+            f"model {model!r} cannot be trained", where=where, found=problem, remedy=remedy
+        )
+
+
 class UnknownInput(DefinitionError):
     code = "UNKNOWN_INPUT"
 

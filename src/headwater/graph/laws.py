@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from headwater import schemas
-from headwater.definitions import Lookup, Source, Table
+from headwater.definitions import Lookup, Model, Source, Table, kind_of
 from headwater.errors import (
     EventTimeMissing,
+    InvalidModel,
     KeyEmpty,
     NoTables,
     NotReadable,
@@ -27,6 +28,8 @@ def check(graph: Graph, settings: Settings) -> None:
             event_time_is_a_column(definition)
         if isinstance(definition, Lookup):
             a_lookup_reads_a_batch(definition)
+        if isinstance(definition, Model):
+            a_model_is_trained_on_a_table_that_keeps_its_rows(definition, graph)
     for table in graph.tables.values():
         a_sink_can_be_written(table)
         a_key_names_columns(table)
@@ -46,6 +49,18 @@ def a_source_reads_a_stream(source: Source) -> None:
 def a_lookup_reads_a_batch(lookup: Lookup) -> None:
     if not lookup.connector.reads_batches:
         raise NotReadable(lookup.connector.system, "a lookup", where=lookup.location)
+
+
+def a_model_is_trained_on_a_table_that_keeps_its_rows(model: Model, graph: Graph) -> None:
+    table = graph[model.trained_on]
+    if not isinstance(table, Table):
+        problem = f"{model.trained_on!r} is a {kind_of(table)}, which keeps no rows"
+        remedy = "store them in a table and train on that"
+        raise InvalidModel(model.name, problem, remedy, where=model.location)
+    if table.into is not None and not table.into.keeps_columns:
+        problem = f"table {table.name!r} goes into {table.into.describe()}"
+        remedy = "train on a table without into=, or on one in Delta or files"
+        raise InvalidModel(model.name, problem, remedy, where=model.location)
 
 
 def a_parsed_source_has_a_schema(source: Source) -> None:

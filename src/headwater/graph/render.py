@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headwater.definitions import Definition, Lookup, Source, Table, View, kind_of
+from headwater.definitions import Definition, Lookup, Model, Source, Table, View, kind_of
 from headwater.graph.resolve import Graph
 
 
@@ -29,6 +29,8 @@ def as_mermaid(graph: Graph) -> str:
 def _detail(graph: Graph, definition: Definition) -> str:
     if isinstance(definition, Source | Lookup):
         return f"from {definition.connector.describe()}"
+    if isinstance(definition, Model):
+        return _training(definition)
     reads = ", ".join(edge.read for edge in graph.inputs(definition.name)) or "nothing"
     if isinstance(definition, Table):
         sink = definition.into.describe() if definition.into else "managed Delta table"
@@ -36,11 +38,19 @@ def _detail(graph: Graph, definition: Definition) -> str:
     return f"reads {reads}"
 
 
+def _training(model: Model) -> str:
+    when = f"every {model.every}" if model.every else "when asked"
+    judged = ", published where better" if model.evaluate else ""
+    return f"trained on {model.trained_on} {when}{judged}"
+
+
 def _shape(definition: Definition) -> tuple[str, str]:
     if isinstance(definition, Source):
         return "([", "])"
     if isinstance(definition, Lookup):
         return "[/", "/]"
+    if isinstance(definition, Model):
+        return "{{", "}}"
     if isinstance(definition, View):
         return "(", ")"
     return "[(", ")]"

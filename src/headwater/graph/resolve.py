@@ -10,6 +10,7 @@ from headwater.definitions import (
     Definition,
     Definitions,
     Lookup,
+    Model,
     PythonBody,
     Source,
     SqlBody,
@@ -47,7 +48,8 @@ class Graph:
         return {name: d for name in self.order if isinstance(d := self[name], Table)}
 
     def reads_directly(self, table: str) -> list[Definition]:
-        """Sources, lookups and other tables that a table's query reads, views seen through."""
+        """Sources, lookups, models and other tables that a table's query reads, views seen
+        through."""
         found: dict[str, Definition] = {}
         for name in self._behind(table):
             found.setdefault(name, self[name])
@@ -73,14 +75,17 @@ def resolve(definitions: Definitions) -> Graph:
     edges = {
         name: tuple(_edges(d, definitions))
         for name, d in definitions.by_name.items()
-        if isinstance(d, View | Table)
+        if isinstance(d, Model | View | Table)
     }
     return Graph(definitions, edges, _ordered(definitions, edges))
 
 
-def _edges(reader: View | Table, definitions: Definitions) -> Iterator[Edge]:
+def _edges(reader: Model | View | Table, definitions: Definitions) -> Iterator[Edge]:
     for parameter in _parameters(reader):
-        name = reader.reads.get(parameter, parameter)
+        if isinstance(reader, Model):
+            name = reader.trained_on
+        else:
+            name = reader.reads.get(parameter, parameter)
         if name not in definitions.by_name:
             kind = f"{type(reader).__name__.lower()} {reader.name!r}"
             names = set(definitions.by_name) - {reader.name}
@@ -88,7 +93,7 @@ def _edges(reader: View | Table, definitions: Definitions) -> Iterator[Edge]:
         yield Edge(reader.name, parameter, name)
 
 
-def _parameters(reader: View | Table) -> tuple[str, ...]:
+def _parameters(reader: Model | View | Table) -> tuple[str, ...]:
     body = reader.body
     if isinstance(body, PythonBody):
         return body.parameters
@@ -107,7 +112,7 @@ def _ordered(definitions: Definitions, edges: Mapping[str, tuple[Edge, ...]]) ->
             raise CyclicReads(cycle, where=definitions.by_name[name].location)
         for edge in edges.get(name, ()):
             visit(edge.read, [*path, name])
-        if not isinstance(definitions.by_name[name], Source | Lookup):
+        if not isinstance(definitions.by_name[name], Source | Lookup | Model):
             done[name] = None
 
     for name in definitions.by_name:

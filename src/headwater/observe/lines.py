@@ -14,6 +14,9 @@ from headwater.events import (
     GapsFound,
     LateCaptured,
     LookupReloaded,
+    ModelPublished,
+    ModelRefused,
+    ModelTrained,
     QueryFailed,
     QueryRestarting,
     QueryStarted,
@@ -51,6 +54,9 @@ class LinePrinter:
                     | RejectedCaptured()
                     | LateCaptured()
                     | LookupReloaded()
+                    | ModelTrained()
+                    | ModelPublished()
+                    | ModelRefused()
                     | GapsFound()
                 ):
                     self._print(event_line(event))
@@ -158,6 +164,8 @@ def event_line(event: Event) -> str | None:
             return f"{lookup}: changed, joined from the next batch on"
         case LookupReloaded(lookup=lookup, problem=problem):
             return f"{lookup}: could not be read again, goes on as it was: {problem}"
+        case ModelTrained() | ModelPublished() | ModelRefused():
+            return model_line(event)
         case GapsFound(source=source, table=table, gaps=gaps):
             return f"{source}: gone before {table} read it, see {source}__gaps: {'; '.join(gaps)}"
         case QueryStopped(table=table, last_batch=batch, was_forced=True):
@@ -170,3 +178,35 @@ def event_line(event: Event) -> str | None:
         case QueryRestarting(table=table, reason=reason, attempt=attempt, wait_s=wait_s):
             return f"{table}: failed, {attempt} in {wait_s:.0f} s: {reason}"
     return None
+
+
+def model_line(event: ModelTrained | ModelPublished | ModelRefused) -> str:
+    """One line about a model.
+
+    >>> model_line(ModelRefused("baseline", 3, 2, "it returned nothing"))
+    'baseline: version 3 refused, version 2 stays: it returned nothing'
+    """
+    match event:
+        case ModelTrained(score=None):
+            return f"{event.model}: version {event.version} trained in {event.seconds:.1f} s"
+        case ModelTrained():
+            return (
+                f"{event.model}: version {event.version} trained in {event.seconds:.1f} s, "
+                f"score {event.score:.4g}"
+            )
+        case ModelPublished(is_waiting=True):
+            return f"{event.model}: version {event.version} published, another one is pinned"
+        case ModelPublished(score=None) | ModelPublished(previous_score=None):
+            return f"{event.model}: version {event.version} used from the next batch on"
+        case ModelPublished():
+            return (
+                f"{event.model}: version {event.version} used from the next batch on: score "
+                f"{event.score:.4g}, version {event.previous} had {event.previous_score:.4g}"
+            )
+        case ModelRefused(running=0):
+            return f"{event.model}: version {event.version} refused, none is used: {event.reason}"
+        case ModelRefused():
+            return (
+                f"{event.model}: version {event.version} refused, version {event.running} stays: "
+                f"{event.reason}"
+            )

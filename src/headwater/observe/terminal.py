@@ -5,9 +5,9 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from headwater.events import Event
+from headwater.events import Event, ModelPublished, ModelRefused
 from headwater.observe.board import Board, TableFigures
-from headwater.observe.lines import clock, has_watermark, rate
+from headwater.observe.lines import clock, has_watermark, model_line, rate
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -57,6 +57,8 @@ class LiveView:
 
     def report(self, event: Event) -> None:
         self._board.report(event)
+        if isinstance(event, ModelPublished | ModelRefused):
+            self.say(model_line(event))
 
     def say(self, text: str) -> None:
         self._console.print(text, markup=False, highlight=False, soft_wrap=True)

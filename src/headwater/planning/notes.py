@@ -8,6 +8,7 @@ from headwater.definitions import (
     DEFAULT_MAX_AHEAD,
     NO_GUARD,
     Lookup,
+    Model,
     OutputMode,
     Table,
     WatermarkPolicy,
@@ -73,4 +74,9 @@ def _lookup_notes(graph: Graph, table: Table) -> Iterator[str]:
             yield (
                 f"lookup {definition.name} is read anew every {definition.reload}: a batch run "
                 "joins what it holds then, so its rows may differ from the stream's"
+            )
+        if isinstance(definition, Model):
+            yield (
+                f"model {definition.name}: every batch takes the version that is used when it is "
+                "planned; a batch run takes the one that is used then"
             )

@@ -12,6 +12,7 @@ from headwater.definitions import (
     Definitions,
     Guarantee,
     Lookup,
+    Model,
     OutputMode,
     Source,
     Table,
@@ -154,6 +155,8 @@ def make_plan(
     names = _chosen(graph, tables)
     sinks: dict[str, Connector] = {t.name: t.into or delta() for t in graph.tables.values()}
     connectors = [*sinks.values(), *_input_connectors(definitions)]
+    if definitions.models:
+        connectors.append(delta())
     spark = spark or open_session(settings, jars_of(connectors), report=report)
     if for_batch:
         plans = {name: _for_batch(graph.tables[name], sinks[name]) for name in names}
@@ -185,6 +188,8 @@ def _with_upstream(graph: Graph, names: Sequence[str]) -> set[str]:
     for name in reversed(list(graph.tables)):
         if name in needed:
             needed |= {d.name for d in graph.reads_directly(name) if isinstance(d, Table)}
+            models = [d for d in graph.reads_directly(name) if isinstance(d, Model)]
+            needed |= {model.trained_on for model in models}
     return needed
 
 

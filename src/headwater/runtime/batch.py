@@ -23,7 +23,7 @@ def frames_of(
     spark: SparkSession, graph: Graph, settings: Settings, sinks: Mapping[str, Connector]
 ) -> dict[str, DataFrame]:
     """Every view, table and `<source>__rejected` as a bounded DataFrame; writes nothing."""
-    frames = _frames(spark, graph, settings, sinks)
+    frames = frames_for(spark, graph, settings, sinks)
     rejected = {
         f"{source.name}__rejected": frames.rejected_batch(source)
         for source in graph.definitions.sources.values()
@@ -50,7 +50,7 @@ def replace_tables(
     streamed = [s for s in specs if files.exists(storage.checkpoint(s.name))]
     if streamed and not replaces_streams:
         raise CheckpointExists([s.name for s in streamed], where=streamed[0].table.location)
-    frames = _frames(spark, graph, settings, {spec.name: spec.sink for spec in specs})
+    frames = frames_for(spark, graph, settings, {spec.name: spec.sink for spec in specs})
     built = frames.batch()
     for spec in specs:
         spec.sink.check_replaceable(write_request(spec, settings, storage))
@@ -69,8 +69,9 @@ def replace_tables(
     return [spec.name for spec in specs]
 
 
-def _frames(
+def frames_for(
     spark: SparkSession, graph: Graph, settings: Settings, sinks: Mapping[str, Connector]
 ) -> Frames:
+    """Builds DataFrames over the bounded input."""
     storage = Storage(settings.storage_root, graph.definitions.pipeline)
     return Frames(spark, graph, settings, storage, sinks)

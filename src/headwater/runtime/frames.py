@@ -20,6 +20,7 @@ from headwater.connectors.records import latest_of, too_far_ahead
 from headwater.definitions import (
     Definition,
     Lookup,
+    Model,
     OnReject,
     OutputMode,
     PythonBody,
@@ -36,6 +37,7 @@ from headwater.event_time.watermark import steady
 from headwater.graph import Graph
 from headwater.jvm.telling import Ear
 from headwater.runtime.lateness import LAG, lag, sketch
+from headwater.runtime.models import ModelStore
 from headwater.runtime.specification import read_request
 from headwater.runtime.storage import Storage
 from headwater.schemas import quoted
@@ -75,8 +77,8 @@ class Frames:
     prepared: set[str] = field(default_factory=set)
     """Tables whose sink can be read; others are stood in for by an empty stream of their schema."""
     schemas: dict[str, StructType] = field(default_factory=dict)
-    versioned: Callable[[str, Lookup], DataFrame | None] = lambda table, lookup: None
-    """A lookup whose rows may change while a table's query runs."""
+    versioned: Callable[[str, Lookup | Model], DataFrame | None] = lambda table, definition: None
+    """A lookup or model whose rows may change while a table's query runs."""
     gate: Callable[[str, Source], Gate | None] = lambda table, source: None
     """How a table's query counts what a source rejects; None where nobody listens."""
 
@@ -95,8 +97,8 @@ class Frames:
                 return self._source_stream(table, definition, stream, request, judged, lateness)
             if isinstance(definition, Table):
                 return self._table_as_input(definition, trigger)
-            assert isinstance(definition, Lookup)
-            return self.versioned(table, definition) or self.lookup(definition)
+            assert isinstance(definition, Lookup | Model)
+            return self.versioned(table, definition) or self.fixed(definition)
 
         frame = _Builder(self.spark, self.graph, read).build(table)
         self.schemas[table] = frame.schema
@@ -108,8 +110,7 @@ class Frames:
         def read(definition: Definition) -> DataFrame:
             if isinstance(definition, Source):
                 return self._source_batch(definition)
-            assert isinstance(definition, Lookup)
-            return self.lookup(definition)
+            return self.fixed(definition)
 
         builder = _Builder(self.spark, self.graph, read, is_batch=True)
         return {name: builder.build(name) for name in self.graph.order}
@@ -120,8 +121,7 @@ class Frames:
         def read(definition: Definition) -> DataFrame:
             if isinstance(definition, Source):
                 return self._source_batch(definition, parts.get(definition.name))
-            assert isinstance(definition, Lookup)
-            return self.lookup(definition)
+            return self.fixed(definition)
 
         return _Builder(self.spark, self.graph, read, is_batch=True).build(table)
 
@@ -159,6 +159,27 @@ class Frames:
             frame = _accepted(_judged(frame, source), source, None).drop(ARRIVAL)
         return _watermarked(frame, source)
 
+    def fixed(self, definition: Definition) -> DataFrame:
+        """What a lookup, or the used version of a model, holds now."""
+        if isinstance(definition, Model):
+            return ModelStore(self.storage, definition, self.spark).now()
+        assert isinstance(definition, Lookup)
+        return self.lookup(definition)
+
+    def stored(self, table: str) -> DataFrame:
+        """The rows that a table's sink holds now."""
+        sink = self.sinks[table]
+        request = self._request(self.graph.tables[table], sink, Trigger.default())
+        if sink.needs_schema:
+            request = replace(request, schema=self._ddl(table))
+        frame = sink.read_batch(self.spark, request)
+        return frame.drop(REJECTED) if REJECTED in frame.columns else frame
+
+    def _ddl(self, table: str) -> str:
+        if table not in self.schemas:
+            self.schemas[table] = self.batch()[table].schema
+        return str(self.spark.createDataFrame([], self.schemas[table])._jdf.schema().toDDL())
+
     def lookup(self, lookup: Lookup) -> DataFrame:
         """What a lookup holds now."""
         request = self._request(lookup, lookup.connector, Trigger.default())
@@ -174,8 +195,7 @@ class Frames:
         sink = self.sinks[table.name]
         request = self._request(table, sink, trigger)
         if sink.needs_schema:
-            columns = self.spark.createDataFrame([], self.schemas[table.name])
-            request = replace(request, schema=columns._jdf.schema().toDDL())
+            request = replace(request, schema=self._ddl(table.name))
         is_stream = self.modes.get(table.name) is OutputMode.APPEND
         read = sink.read_stream if is_stream else sink.read_batch
         frame = read(self.spark, request)
@@ -371,7 +391,7 @@ def _called(
     except HeadwaterError:
         raise
     except Exception as cause:
-        where = _users_line(cause, definition.location)
+        where = users_line(cause, definition.location)
         raise FunctionFailed(kind, name, cause, where=where) from cause
     if not hasattr(result, "isStreaming"):
         found = "nothing" if result is None else f"a {type(result).__name__}"
@@ -391,7 +411,8 @@ def _selected(spark: SparkSession, text: str, inputs: Mapping[str, DataFrame]) -
                 spark.catalog.dropTempView(name)
 
 
-def _users_line(cause: BaseException, fallback: Location) -> Location:
+def users_line(cause: BaseException, fallback: Location) -> Location:
+    """The line of the user's file that raised; the definition's own where none did."""
     for entry in reversed(traceback.extract_tb(cause.__traceback__)):
         if entry.filename == fallback.file and entry.lineno:
             return Location(entry.filename, entry.lineno)

@@ -18,13 +18,13 @@ from headwater.events import LookupReloaded, Report
 from headwater.ledger import transactions
 from headwater.runtime.failures import first_line
 from headwater.runtime.offsets import OffsetLog
+from headwater.runtime.pinning import Pins
 from headwater.runtime.storage import Files, Storage
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _VERSION = "__version"
-_KEPT = 3
 
 
 class VersionedLookup:
@@ -68,24 +68,14 @@ class VersionedLookup:
         """The rows for a query, by its own offset log."""
         from pyspark.sql import functions as F
 
-        version = asked_per_batch(self._spark, lambda: self._pinned(log))
+        pins = Pins(self._files, f"{log.checkpoint}/headwater/lookups/{self.lookup.name}")
+        version = asked_per_batch(self._spark, lambda: pins.version(log, self._newest))
         rows = self._spark.read.format("delta").load(f"{self._place}/rows")
         return rows.where(F.col(_VERSION) == version).drop(_VERSION)
 
-    def _pinned(self, log: OffsetLog) -> int:
-        """The version of the newest batch: written down by whoever planned it first."""
-        entry = log.latest()
-        batch = 0 if entry is None else entry.batch
-        folder = f"{log.checkpoint}/headwater/lookups/{self.lookup.name}"
-        path = f"{folder}/{batch}"
-        if self._files.exists(path):
-            return int(self._files.read(path))
+    def _newest(self) -> int:
         known = self._index()
         assert known is not None
-        self._files.write(path, str(known["version"]))
-        for name in self._files.names(folder):
-            if name.isdigit() and int(name) < batch - _KEPT:
-                self._files.remove(f"{folder}/{name}")
         return int(known["version"])
 
     def _index(self) -> dict[str, int] | None:

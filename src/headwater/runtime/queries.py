@@ -9,11 +9,12 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Self, cast
+from typing import TYPE_CHECKING, Any, Protocol, Self, cast
 
 from headwater.connectors.interface import ReadRequest, WriteRequest
 from headwater.definitions import (
     Lookup,
+    Model,
     OutputMode,
     Source,
     Trigger,
@@ -35,6 +36,7 @@ from headwater.runtime.integrity import require_whole
 from headwater.runtime.late import LateRows, newest_seen, watch_over
 from headwater.runtime.lateness import LatenessMeter
 from headwater.runtime.lookups import Reloader, VersionedLookup
+from headwater.runtime.models import ModelStore
 from headwater.runtime.offsets import OffsetLog
 from headwater.runtime.panes import Panes
 from headwater.runtime.progress import ProgressListener, batch_completed
@@ -51,6 +53,13 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 _WAIT_S = 0.1
+
+
+class Companion(Protocol):
+    """Works beside the queries, in threads of its own, from their start to their end."""
+
+    def start(self, run: RunningQueries) -> None: ...
+    def close(self) -> None: ...
 
 
 class RunningQueries:
@@ -73,6 +82,7 @@ class RunningQueries:
         measures: bool = True,
         side_store: SideStore | None = None,
         storage: Storage | None = None,
+        companion: Companion | None = None,
     ) -> None:
         self.name = graph.definitions.pipeline
         self.settings = settings
@@ -97,6 +107,7 @@ class RunningQueries:
         self._ears: dict[str, dict[str, Ear]] = {}
         self._rejected: dict[str, int] = {}
         self._reloader: Reloader | None = None
+        self._companion = companion
         self._stopping = threading.Lock()
         self._is_stopped = False
         self.stop_requested = threading.Event()
@@ -213,6 +224,8 @@ class RunningQueries:
                 self._sides.catch_up(spec.name)
                 self._queries[spec.name] = self._query(spec)
                 self._queries[spec.name].start()
+            if self._companion is not None:
+                self._companion.start(self)
         except BaseException:
             self.stop()
             raise
@@ -252,6 +265,8 @@ class RunningQueries:
         return any(read.name in others for read in self._graph.reads_directly(table))
 
     def _stop(self, end: float) -> bool:
+        if self._companion is not None:
+            self._companion.close()
         for query in self._queries.values():
             query.request_stop()
         forced = {query: query.finish(deadline_s=_left(end)) for query in self._queries.values()}
@@ -331,11 +346,25 @@ class RunningQueries:
         assert self._reloader is not None
         return self._reloader.lookups[lookup].load() is not None
 
-    def _versioned(self, table: str, lookup: Lookup) -> DataFrame | None:
+    def _versioned(self, table: str, definition: Lookup | Model) -> DataFrame | None:
+        if isinstance(definition, Model):
+            return self.model(definition.name).frame(self._log(table))
         versions = self._reloader.lookups if self._reloader else {}
-        if lookup.name not in versions:
+        if definition.name not in versions:
             return None
-        return versions[lookup.name].frame(self._log(table))
+        return versions[definition.name].frame(self._log(table))
+
+    @property
+    def spark(self) -> SparkSession:
+        return self._spark
+
+    def model(self, name: str) -> ModelStore:
+        """The versions of a model."""
+        return ModelStore(self._storage, self._graph.definitions.models[name], self._spark)
+
+    def stored(self, table: str) -> DataFrame:
+        """The rows that a table holds now, read from its sink."""
+        return self._frames.stored(table)
 
     def _gate(self, table: str, source: Source) -> Gate:
         """Counts rejected records; the one query that reports a source also measures its lags."""

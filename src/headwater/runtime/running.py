@@ -12,7 +12,7 @@ from headwater.graph import Graph
 from headwater.runtime.claims import Claim
 from headwater.runtime.control import ControlServer
 from headwater.runtime.failures import first_line
-from headwater.runtime.queries import RunningQueries
+from headwater.runtime.queries import Companion, RunningQueries
 from headwater.runtime.query import Query
 from headwater.runtime.specification import QuerySpec
 from headwater.runtime.supervision import Failure, Supervisor, Timers
@@ -45,8 +45,11 @@ class RunningPipeline(RunningQueries):
         upstream: Sequence[QuerySpec] = (),
         app: str | None = None,
         claim: Claim | None = None,
+        companion: Companion | None = None,
     ) -> None:
-        super().__init__(spark, graph, specs, settings, report, upstream=upstream)
+        super().__init__(
+            spark, graph, specs, settings, report, upstream=upstream, companion=companion
+        )
         self._app = app
         self._supervisor = Supervisor(settings.restarts)
         self._timers = Timers()

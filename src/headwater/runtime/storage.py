@@ -4,6 +4,7 @@
 <storage>/<pipeline>/checkpoints/<table>    offsets, commits and state of one query
 <storage>/<pipeline>/batches/<table>        a mark: a batch run wrote the table last
 <storage>/<pipeline>/lookups/<lookup>       versions of a lookup that is reloaded
+<storage>/<pipeline>/models/<model>         versions of a model, and which of them is used
 <storage>/<pipeline>/lateness/<source>.json how far rows were behind the newest
 <storage>/<pipeline>/replays/<table>        copies of log entries while a batch is read again
 <storage>/<pipeline>/rebuild                a table while it is made anew
@@ -57,6 +58,10 @@ class Storage:
     def lookup(self, name: str) -> str:
         """The versions of a lookup that is read anew while the pipeline runs."""
         return f"{self.root}/{self.pipeline}/lookups/{name}"
+
+    def model(self, name: str) -> str:
+        """The versions of a model."""
+        return f"{self.root}/{self.pipeline}/models/{name}"
 
     def replays(self, table: str) -> str:
         return f"{self.root}/{self.pipeline}/replays/{table}"

@@ -30,6 +30,7 @@ from headwater.testing.actions import (
     reload_lookup,
     restart,
     stop,
+    train,
 )
 from headwater.testing.harness import Harness, run_all
 from headwater.testing.tape import raw
@@ -55,4 +56,5 @@ __all__ = [
     "restart",
     "run_all",
     "stop",
+    "train",
 ]

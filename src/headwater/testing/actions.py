@@ -76,6 +76,26 @@ class _ReloadLookup(Action):
 
 
 @dataclass(frozen=True)
+class _Train(Action):
+    model: str
+    refused: str | None
+
+    def perform(self, scene: Scene, memory: Memory) -> None:
+        problem = scene.train(self.model).problem
+        if self.refused is None and problem is not None:
+            raise CheckFailed(f"model {self.model} was refused", found=problem)
+        if self.refused is not None and self.refused not in (problem or ""):
+            raise CheckFailed(
+                f"training of {self.model}",
+                found=problem or "it was published",
+                expected=f"refused: … {self.refused} …",
+            )
+
+    def __str__(self) -> str:
+        return f"train({self.model!r})"
+
+
+@dataclass(frozen=True)
 class _Process(Action):
     def perform(self, scene: Scene, memory: Memory) -> None:
         scene.process()
@@ -285,6 +305,12 @@ def reload_lookup(lookup: str, rows: Rows) -> Action:
     """A lookup holds other rows. One with `reload` is read anew at once, as if its interval had
     passed; others are when the queries start again."""
     return _ReloadLookup(lookup, _listed(rows))
+
+
+def train(model: str, *, refused: str | None = None) -> Action:
+    """A model is trained at once on what its table holds, as if its time had come, and published;
+    with `refused` it is not, for a reason that contains this text."""
+    return _Train(model, refused)
 
 
 def process() -> Action:

@@ -31,9 +31,10 @@ class Harness:
     ... )
 
     Sources are replaced by the rows of the script, sinks by ones that can be looked into; `lookups`
-    replaces lookups by rows, `keep` names tables whose own sink stays (so do tables that others
-    read). `modes` and `trigger` replace what the tables ask for, `schemas` says the columns of a
-    source whose own system would have to be asked, `partitions` how many a shuffle has.
+    replaces lookups by rows, `models` gives models the rows of a first version, `keep` names tables
+    whose own sink stays (so do tables that others read). `modes` and `trigger` replace what the
+    tables ask for, `schemas` says the columns of a source whose own system would have to be asked,
+    `partitions` how many a shuffle has.
     """
 
     def __init__(
@@ -42,6 +43,7 @@ class Harness:
         *,
         spark: SparkSession | None = None,
         lookups: Mapping[str, Rows] | None = None,
+        models: Mapping[str, Rows] | None = None,
         keep: Collection[str] = (),
         modes: Mapping[str, str] | None = None,
         trigger: str | Trigger | None = None,
@@ -52,6 +54,7 @@ class Harness:
         self._spark = spark
         self._stage = Stage(
             lookups=lookups or {},
+            models=models or {},
             keep=keep,
             modes=modes or {},
             trigger=trigger,

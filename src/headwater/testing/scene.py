@@ -36,23 +36,26 @@ from headwater.errors import (
     SourceColumnsUnknown,
     TriggerNotTestable,
     UnknownLookup,
+    UnknownModel,
     UnknownSource,
     UnknownTable,
 )
 from headwater.event_time.late import late_rows, without_late
 from headwater.event_time.watermark import watermark_at
-from headwater.events import BatchCompleted, Event, LateCount
+from headwater.events import BatchCompleted, Event, LateCount, Report, silent
 from headwater.graph import Graph, resolve
+from headwater.learning import trainer_of
 from headwater.planning import Plan, make_plan
 from headwater.planning.inputs import with_placeholders
 from headwater.runtime.batch import frames_of
 from headwater.runtime.clock import ManualClock
 from headwater.runtime.failures import explained
 from headwater.runtime.late import late_name
+from headwater.runtime.models import ModelStore, Version
 from headwater.runtime.queries import RunningQueries
 from headwater.runtime.query import Query
 from headwater.runtime.specification import QuerySpec, read_request, write_request
-from headwater.runtime.storage import Storage
+from headwater.runtime.storage import Files, Storage
 from headwater.testing.kept import KeptRows, KeptSides, KeptSink, Row
 from headwater.testing.tape import (
     HeldRows,
@@ -85,6 +88,9 @@ class Stage:
     """How a pipeline is put to the test. `keep` names tables whose own sink stays."""
 
     lookups: Mapping[str, Rows] = field(default_factory=dict)
+    models: Mapping[str, Rows] = field(default_factory=dict)
+    models_of: Storage | None = None
+    """Where the versions of models are taken from that have no rows here."""
     keep: Collection[str] = ()
     modes: Mapping[str, str] = field(default_factory=dict)
     trigger: str | Trigger | None = None
@@ -119,6 +125,8 @@ class Scene:
         self.run: RunningQueries | None = None
         self._late: dict[tuple[str, int], LateCount] = {}
         self._progress: dict[str, dict[str, Any]] = {}
+        self.report: Report = silent
+        """Hears what the queries report."""
         self._active_before = _active_session()
         try:
             self._use(pipeline)
@@ -153,6 +161,32 @@ class Scene:
         self.definitions = Definitions(pipeline.name, replaced)
         self.graph = resolve(self.definitions)
         self._plan: Plan | None = None
+        self._set_models()
+
+    def _set_models(self) -> None:
+        """Models hold the rows of the test, else what the pipeline's own storage holds."""
+        models = self.definitions.models
+        for name in self.stage.models:
+            if name not in models:
+                raise UnknownModel(name, models)
+        for name, model in models.items():
+            store, origin = ModelStore(self.storage, model, self.spark), self.stage.models_of
+            if store.versions():
+                continue
+            if name in self.stage.models:
+                schema = struct_type(model.columns)
+                rows = lookup_rows(self.stage.models[name], schema, name)
+                store.publish_rows(self.spark.createDataFrame(rows, schema))
+            elif origin is not None and origin.is_local:
+                Files(origin).copy(origin.model(name), self.storage.model(name))
+
+    def train(self, model: str) -> Version:
+        """Trains a model at once, as if its time had come."""
+        if model not in self.definitions.models:
+            raise UnknownModel(model, self.definitions.models)
+        trained = trainer_of(self.start(), model, self._heard).train()
+        assert trained is not None
+        return trained
 
     def _replaced(self, definition: Definition, graph: Graph) -> Definition:
         match definition:
@@ -593,6 +627,7 @@ class Scene:
         return sum((c for (name, _), c in self._late.items() if name == table), LateCount())
 
     def _heard(self, event: Event) -> None:
+        self.report(event)
         if isinstance(event, BatchCompleted):
             self._late[event.table, event.batch] = event.late or LateCount()
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from headwater.connectors.foreach import FunctionSink
 from headwater.definitions import Source, duration_ms
 from headwater.errors import CrashPointUnreached, QueryFailedError, TriggerImpossible
+from headwater.runtime.storage import Storage
 from headwater.testing.scene import Content, Scene, Stage
 from headwater.testing.values import Rows
 from headwater.verification import determinism, laws, trials, unbatched
@@ -250,6 +251,7 @@ class Verifier:
             trigger=trial.trigger,
             partitions=trial.partitions,
             drives_all=True,
+            models_of=Storage(self.pipeline.settings.storage_root, self.pipeline.name),
         )
         scene = Scene(self.pipeline, self.spark, stage)
         try:

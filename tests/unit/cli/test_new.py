@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from headwater.cli import main
-from headwater.cli.new import make
+from headwater.cli.new import TEMPLATES, make
 from headwater.errors import FolderTaken, InvalidProjectName
 
 
@@ -41,3 +41,12 @@ def test_a_filled_folder_is_left_alone(tmp_path: Path) -> None:
 def test_a_name_must_serve_as_a_pipelines(tmp_path: Path, name: str) -> None:
     with pytest.raises(InvalidProjectName):
         make(tmp_path / name)
+
+
+@pytest.mark.parametrize("template", TEMPLATES)
+def test_every_template_is_a_whole_application_of_one_page(tmp_path: Path, template: str) -> None:
+    made = make(tmp_path / "myapp", template=template)
+    assert {".gitignore", "app.py", "headwater.toml", "README.md", "tests/test_app.py"} <= set(made)
+    assert any(name.startswith("data/") for name in made)
+    assert len((tmp_path / "myapp/app.py").read_text().splitlines()) <= 60
+    assert not any("{{" in (tmp_path / "myapp" / name).read_text() for name in made)

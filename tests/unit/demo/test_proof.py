@@ -1,12 +1,10 @@
 """The proof of the demo can fail: each way of being wrong is seen."""
 
-import json
 from collections import Counter
 
 import pytest
 
-from headwater.demo.proof import TopicContent, compared, readable_id
-from headwater.demo.simulator import Fleet
+from headwater.demo.proof import TopicContent, compared, is_ahead, readable_id
 
 CONTENT = TopicContent(records=5, ids=Counter([1, 2, 3, 4]), malformed=1)
 
@@ -39,11 +37,15 @@ def test_a_record_is_readable_when_it_parses() -> None:
         assert readable_id(broken) is None
 
 
-def test_the_fleet_writes_some_malformed_and_some_late_records() -> None:
-    fleet = Fleet("", "t", devices=10)
-    records = [fleet._signal(number) for number in range(5000)]
-    readable = [json.loads(value) for _, value in records if readable_id(value) is not None]
-    malformed = len(records) - len(readable)
-    assert 5 <= malformed <= 50
-    assert len({record["device"] for record in readable}) == 10
-    assert [record["id"] for record in readable] == sorted(record["id"] for record in readable)
+def test_a_record_that_was_sent_twice_is_there_once() -> None:
+    content = TopicContent(records=4, ids=Counter([1, 2, 2]), malformed=0, ahead=1)
+    assert content.twice == 1
+    assert compared("t", content, Counter([1, 2]), rejected=1).holds
+    assert not compared("t", content, Counter([1, 2, 2]), rejected=1).holds
+
+
+def test_a_clock_is_ahead_of_the_broker() -> None:
+    value = b'{"id": 7, "celsius": 21, "at": "2026-01-01T12:00:00.000Z"}'
+    noon_ms = 1767268800000
+    assert not is_ahead(value, noon_ms)
+    assert is_ahead(value, noon_ms - 3_600_000)

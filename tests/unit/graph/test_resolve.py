@@ -64,3 +64,40 @@ def test_text_and_mermaid_show_every_definition_and_edge() -> None:
     mermaid = as_mermaid(graph)
     assert "  ticks --> even" in mermaid
     assert '  stored[("stored")]' in mermaid
+
+
+def learning() -> Pipeline:
+    app = pipeline()
+
+    @app.model(trained_on="stored", every="5 minutes", schema="n bigint")
+    def top(stored): ...  # type: ignore[no-untyped-def]
+
+    app.sql("judged", "select * from stored join top")
+    return app
+
+
+def test_a_model_is_read_like_a_lookup_and_reads_its_table() -> None:
+    graph = resolve(learning().definitions())
+    assert [edge.read for edge in graph.inputs("top")] == ["stored"]
+    assert {d.name for d in graph.reads_directly("judged")} == {"stored", "top"}
+    assert graph.order == ("even", "stored", "counted", "judged")
+    assert graph.is_read("stored")
+
+
+def test_a_model_stands_in_the_picture() -> None:
+    graph = resolve(learning().definitions())
+    [line] = [line for line in as_text(graph).splitlines() if line.startswith("model")]
+    assert line.split(maxsplit=2)[1:] == ["top", "trained on stored every 5 minutes"]
+    assert "  stored --> top" in as_mermaid(graph)
+    assert '  top{{"top"}}' in as_mermaid(graph)
+
+
+def test_a_model_cannot_be_trained_on_what_it_scores() -> None:
+    app = pipeline()
+
+    @app.model(trained_on="judged", schema="n bigint")
+    def top(judged): ...  # type: ignore[no-untyped-def]
+
+    app.sql("judged", "select * from stored join top")
+    with pytest.raises(CyclicReads):
+        resolve(app.definitions())
