@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
 from headwater.errors import HeadwaterError
-from headwater.events import QueryFailed, QueryRestarting, Report
+from headwater.events import QueryFailed, QueryRestarting, Report, both
 from headwater.graph import Graph
+from headwater.runtime.about import write_about
 from headwater.runtime.control import ControlServer
 from headwater.runtime.failures import first_line
+from headwater.runtime.history import HistoryWriter, history_folder
 from headwater.runtime.ownership import Ownership
 from headwater.runtime.queries import RunningQueries
 from headwater.runtime.query import Query
@@ -45,7 +48,10 @@ class RunningPipeline(RunningQueries):
         upstream: Sequence[QuerySpec] = (),
         app: str | None = None,
     ) -> None:
-        super().__init__(spark, graph, specs, settings, report, upstream=upstream)
+        self._folder = history_folder(settings.local_folder, graph.definitions.pipeline)
+        self._history = HistoryWriter(self._folder)
+        told = both(report, self._history.report)
+        super().__init__(spark, graph, specs, settings, told, upstream=upstream)
         self._app = app
         self._supervisor = Supervisor(settings.restarts)
         self._timers = Timers()
@@ -55,6 +61,11 @@ class RunningPipeline(RunningQueries):
 
     def start(self) -> Self:
         self._ownership.take()
+        specs = list(self._specs.values())
+        # A disk that refuses this refuses the checkpoint as well, and that error says more.
+        with contextlib.suppress(OSError):
+            write_about(self._folder, self._graph, specs, self.settings, self._app)
+        self._history.start()
         self._listener.on_end = self._wake
         super().start()
         try:
@@ -127,8 +138,9 @@ class RunningPipeline(RunningQueries):
         if self._control is not None:
             self._control.close()
         failures = {name: str(q.exception) for name, q in self._queries.items() if q.exception}
-        self._ownership.release(dict(last_batches), failures)
         super()._ended(last_batches)
+        self._history.close()
+        self._ownership.release(dict(last_batches), failures)
 
     def _answer(self, request: dict[str, Any]) -> dict[str, Any]:
         command, table = request.get("command"), request.get("table")
