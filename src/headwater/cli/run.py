@@ -51,6 +51,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="30s",
         help="how long a stop waits for running batches (setting stop_deadline_s)",
     )
+    parser.add_argument(
+        "--metrics",
+        type=options.port,
+        metavar="PORT",
+        help="serve /metrics for Prometheus on 127.0.0.1 (0: a free port)",
+    )
     options.add_settings(parser)
 
 
@@ -72,6 +78,8 @@ def _check(args: argparse.Namespace) -> None:
         raise OptionsConflict("--replace", "without --batch", "headwater run --batch --replace")
     if args.batch and args.fresh is not None:
         raise OptionsConflict("--fresh", "together with --batch", "headwater run --batch --replace")
+    if args.batch and args.metrics is not None:
+        raise OptionsConflict("--metrics", "together with --batch", "headwater run --batch")
     if args.batch and args.for_s is not None:
         raise OptionsConflict("--for", "together with --batch", "headwater run --batch")
 
@@ -110,16 +118,19 @@ def _batch(application: Application, args: argparse.Namespace) -> int:
 def _stream(application: Application, args: argparse.Namespace) -> int:
     from headwater.cli.drive import Driver
     from headwater.cli.fresh import start_afresh
+    from headwater.cli.observers import observers
     from headwater.cli.printing import step_printer
     from headwater.cli.sessions import session_for
     from headwater.cli.signals import StopSignals
     from headwater.cli.views import view_for
+    from headwater.events import both
 
     pipeline = application.pipeline
     steps = step_printer()
     tell_where(application, "as a stream")
     with (
         StopSignals() as signals,
+        observers(args, pipeline.name) as watching,
         session_for(application, report=steps, is_verbose=args.verbose) as spark,
     ):
         signals.take()
@@ -133,7 +144,9 @@ def _stream(application: Application, args: argparse.Namespace) -> int:
             return ExitCode.OK
         view = view_for(f"{pipeline.name}  {application.name}")
         driver = Driver(view, signals, first_rows=lambda table: first_rows(application, table))
-        started = pipeline.start(plan=plan, report=driver.report, app=application.name)
+        watching.watch(spark, [spec.name for spec in plan.queries])
+        report = both(driver.report, watching.report)
+        started = pipeline.start(plan=plan, report=report, app=application.name)
         return conclude(started, driver, application, for_s=args.for_s)
 
 

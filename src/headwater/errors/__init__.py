@@ -98,6 +98,7 @@ from headwater.errors.machine import (
     ServiceUnknown,
     SessionLacksJars,
 )
+from headwater.errors.observed import AddressTaken
 from headwater.errors.planned import (
     CheckpointIncompatible,
     CheckpointNotResumable,
@@ -169,6 +170,7 @@ from headwater.errors.tests import (
 )
 
 __all__ = [
+    "AddressTaken",
     "AppImportFailed",
     "AppNotFound",
     "BackfillImpossible",
