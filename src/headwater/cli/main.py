@@ -15,6 +15,7 @@ COMMANDS = (
     "run",
     "plan",
     "show",
+    "sql",
     "status",
     "stop",
     "restart",

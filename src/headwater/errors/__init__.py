@@ -98,7 +98,16 @@ from headwater.errors.machine import (
     ServiceUnknown,
     SessionLacksJars,
 )
-from headwater.errors.observed import AddressTaken
+from headwater.errors.observed import (
+    AddressTaken,
+    NothingToPlot,
+    NothingWritten,
+    NotStored,
+    SqlFailed,
+    SqlRefused,
+    SqlTimeout,
+    SqlTooLarge,
+)
 from headwater.errors.planned import (
     CheckpointIncompatible,
     CheckpointNotResumable,
@@ -249,8 +258,11 @@ __all__ = [
     "NotReadable",
     "NotReplaceable",
     "NotRunning",
+    "NotStored",
     "NotStreamable",
     "NotWritable",
+    "NothingToPlot",
+    "NothingWritten",
     "OptionMissing",
     "OptionsConflict",
     "PathMissing",
@@ -286,7 +298,11 @@ __all__ = [
     "SlidesDiffer",
     "SocketUnreachable",
     "SourceColumnsUnknown",
+    "SqlFailed",
+    "SqlRefused",
     "SqlSyntax",
+    "SqlTimeout",
+    "SqlTooLarge",
     "StillRunning",
     "TooFewCores",
     "TopicMissing",

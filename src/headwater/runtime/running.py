@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import threading
 from collections.abc import Mapping, Sequence
@@ -161,6 +162,8 @@ class RunningPipeline(RunningQueries):
             return {"stopping": list(self._queries)}
         if command == "rows" and table:
             return self._rows(str(table), int(request.get("rows", 20)))
+        if command == "arrow" and table:
+            return {"arrow": self._arrow(str(table), int(request.get("rows", 20)))}
         raise ValueError(f"unknown command {command!r}")
 
     def _rows(self, table: str, rows: int) -> dict[str, Any]:
@@ -168,3 +171,13 @@ class RunningPipeline(RunningQueries):
         frame = self._spark.table(self[table].name)
         found = frame.limit(rows).collect()
         return {"columns": frame.columns, "rows": [list(row) for row in found]}
+
+    def _arrow(self, table: str, rows: int) -> str:
+        """The same as an Arrow stream, so that types survive."""
+        import pyarrow
+
+        found = self._spark.table(self[table].name).limit(rows).toArrow()
+        sink = pyarrow.BufferOutputStream()
+        with pyarrow.ipc.new_stream(sink, found.schema) as writer:
+            writer.write_table(found)
+        return base64.b64encode(sink.getvalue().to_pybytes()).decode()
