@@ -21,6 +21,7 @@ COMMANDS = (
     "restart",
     "test",
     "verify",
+    "doctor",
     "late",
     "state",
     "files",

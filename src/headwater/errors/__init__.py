@@ -100,6 +100,7 @@ from headwater.errors.machine import (
 )
 from headwater.errors.observed import (
     AddressTaken,
+    NoHistory,
     NothingToPlot,
     NothingWritten,
     NotStored,
@@ -244,6 +245,7 @@ __all__ = [
     "ModeImpossible",
     "NeverIdle",
     "NoCheckpoint",
+    "NoHistory",
     "NoModeFits",
     "NoOutputs",
     "NoPipeline",

@@ -101,3 +101,15 @@ class NothingToPlot(UsageError):
             found=f"columns: {', '.join(columns)}",
             remedy="select a label and a number, such as SELECT device, count(*) … GROUP BY device",
         )
+
+
+class NoHistory(UsageError):
+    code = "NO_HISTORY"
+
+    def __init__(self, pipeline: str, folder: str) -> None:
+        super().__init__(
+            f"pipeline {pipeline!r} has no history yet",
+            found=f"nothing in {folder}",
+            remedy="run it for a while; ten batches are enough",
+            next_command="headwater run",
+        )

@@ -92,6 +92,7 @@ def _node(
             "guarantee": spec.guarantee.value,
             "late": str(spec.late) if spec.late else None,
             "is_async_progress": spec.is_async_progress,
+            "python": list(spec.python),
         }
     return node
 

@@ -93,8 +93,8 @@ class HistoryWriter:
 
     def _append(self, at: str, event: Event) -> None:
         file = self._file or self._open()
-        facts = dataclasses.asdict(event)
-        record = {"n": self._next, "at": at, "kind": type(event).__name__, **facts}
+        facts, kind = dataclasses.asdict(event), type(event).__name__
+        record = {"n": self._next, "at": at, "kind": kind, "facts": facts}
         file.write(json.dumps(record, default=str, separators=(",", ":")).encode() + b"\n")
         self._next += 1
         if self._waiting.empty():
@@ -199,9 +199,9 @@ def _records(file: Path, since: int) -> Iterator[Record]:
 def _parsed(line: bytes) -> Record | None:
     """None for a line that was cut short."""
     try:
-        facts = json.loads(line)
-        return Record(int(facts.pop("n")), str(facts.pop("at")), str(facts.pop("kind")), facts)
-    except (ValueError, KeyError, TypeError, AttributeError):
+        found = json.loads(line)
+        return Record(int(found["n"]), str(found["at"]), str(found["kind"]), dict(found["facts"]))
+    except (ValueError, KeyError, TypeError):
         return None
 
 

@@ -4,6 +4,7 @@ from pathlib import Path
 import pytest
 
 from headwater.events import BatchCompleted, Event, LateCount, PipelineStarted
+from headwater.observe.doctor.cases import batch_of
 from headwater.runtime.history import HistoryReader, HistoryWriter, Record, read_history
 
 
@@ -31,6 +32,9 @@ def test_events_are_read_back_with_their_facts(tmp_path: Path) -> None:
     assert (started.number, started.kind) == (1, "PipelineStarted")
     assert started.facts == {"pipeline": "iot", "tables": ["raw"]}
     assert (done.table, done.facts["batch"], done.facts["late"]["late"]) == ("raw", 0, 2)
+    assert done.facts["at"] == "2026-01-01T00:00:00.000Z"
+    assert done.at > done.facts["at"]
+    assert batch_of(done) == batch(0)
 
 
 def test_a_second_run_goes_on_in_the_same_history(tmp_path: Path) -> None:
@@ -80,7 +84,7 @@ def test_a_reader_waits_for_the_end_of_a_line(tmp_path: Path) -> None:
     reader = HistoryReader(tmp_path)
     assert len(list(reader.new())) == 1
     [file] = tmp_path.glob("*.jsonl")
-    line = json.dumps({"n": 2, "at": "x", "kind": "QueryStopped", "table": "raw"})
+    line = json.dumps({"n": 2, "at": "x", "kind": "QueryStopped", "facts": {}})
     with open(file, "a") as half:
         half.write(line[:10])
         half.flush()
