@@ -16,6 +16,7 @@ COMMANDS = (
     "plan",
     "show",
     "sql",
+    "console",
     "status",
     "stop",
     "restart",

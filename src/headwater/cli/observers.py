@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headwater.events import Report, silent
@@ -37,7 +38,7 @@ class Observers:
 
 
 @contextmanager
-def observers(args: argparse.Namespace, pipeline: str) -> Iterator[Observers]:
+def observers(args: argparse.Namespace, pipeline: str, local_folder: Path) -> Iterator[Observers]:
     with ExitStack() as stack:
         found = Observers()
         if args.metrics is not None:
@@ -50,4 +51,10 @@ def observers(args: argparse.Namespace, pipeline: str) -> Iterator[Observers]:
             server.start()
             stack.callback(server.close)
             print(f"metrics: {server.address}/metrics", flush=True)
+        if args.console is not None:
+            from headwater.observe.console.server import ConsoleProcess
+
+            console = ConsoleProcess([local_folder], port=args.console, is_read_only=False)
+            stack.callback(console.close)
+            print(f"console: {console.address}", flush=True)
         yield found

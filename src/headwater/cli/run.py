@@ -57,6 +57,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="PORT",
         help="serve /metrics for Prometheus on 127.0.0.1 (0: a free port)",
     )
+    parser.add_argument(
+        "--console",
+        nargs="?",
+        const=0,
+        type=options.port,
+        metavar="PORT",
+        help="serve the web console beside the pipeline (default: a free port)",
+    )
     options.add_settings(parser)
 
 
@@ -78,8 +86,9 @@ def _check(args: argparse.Namespace) -> None:
         raise OptionsConflict("--replace", "without --batch", "headwater run --batch --replace")
     if args.batch and args.fresh is not None:
         raise OptionsConflict("--fresh", "together with --batch", "headwater run --batch --replace")
-    if args.batch and args.metrics is not None:
-        raise OptionsConflict("--metrics", "together with --batch", "headwater run --batch")
+    for option, value in {"--metrics": args.metrics, "--console": args.console}.items():
+        if args.batch and value is not None:
+            raise OptionsConflict(option, "together with --batch", "headwater run --batch")
     if args.batch and args.for_s is not None:
         raise OptionsConflict("--for", "together with --batch", "headwater run --batch")
 
@@ -130,7 +139,7 @@ def _stream(application: Application, args: argparse.Namespace) -> int:
     tell_where(application, "as a stream")
     with (
         StopSignals() as signals,
-        observers(args, pipeline.name) as watching,
+        observers(args, pipeline.name, application.settings.local_folder) as watching,
         session_for(application, report=steps, is_verbose=args.verbose) as spark,
     ):
         signals.take()

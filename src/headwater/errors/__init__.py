@@ -100,6 +100,7 @@ from headwater.errors.machine import (
 )
 from headwater.errors.observed import (
     AddressTaken,
+    FolderMissing,
     NoHistory,
     NothingToPlot,
     NothingWritten,
@@ -212,6 +213,7 @@ __all__ = [
     "EventTimeBackwards",
     "EventTimeFixed",
     "EventTimeMissing",
+    "FolderMissing",
     "FolderTaken",
     "FunctionFailed",
     "GuaranteeImpossible",

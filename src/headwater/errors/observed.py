@@ -113,3 +113,14 @@ class NoHistory(UsageError):
             remedy="run it for a while; ten batches are enough",
             next_command="headwater run",
         )
+
+
+class FolderMissing(UsageError):
+    code = "FOLDER_MISSING"
+
+    def __init__(self, folder: str) -> None:
+        super().__init__(
+            f"there is no folder {folder!r}",
+            expected="folders of projects, in which pipelines were started",
+            next_command="headwater console",
+        )

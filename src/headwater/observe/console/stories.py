@@ -1,0 +1,51 @@
+"""A record of the history as a sentence."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from headwater.observe.doctor.cases import batch_of
+from headwater.observe.lines import batch_line
+from headwater.runtime.history import Record
+
+
+def story(record: Record) -> str:
+    """What happened, in words; events of a newer version are told by their facts."""
+    facts = record.facts
+    match record.kind:
+        case "BatchCompleted":
+            return batch_line([batch_of(record)])
+        case "PipelineStarted":
+            return f"{facts['pipeline']}: started with {', '.join(facts['tables'])}"
+        case "PipelineStopped":
+            return f"{facts['pipeline']}: stopped"
+        case "QueryStarted" if facts["resumed_after"] is None:
+            return f"{facts['table']}: started, new"
+        case "QueryStarted":
+            return f"{facts['table']}: resumed after batch {facts['resumed_after']}"
+        case "QueryStopped":
+            how = "stopped by force" if facts["was_forced"] else "stopped"
+            return f"{facts['table']}: {how} after {_batch(facts)}"
+        case "QueryFailed":
+            return f"{facts['table']}: failed after {_batch(facts)}\n{facts['message']}"
+        case "QueryRestarting":
+            wait = f"{facts['attempt']} in {facts['wait_s']:.0f} s"
+            return f"{facts['table']}: failed, {wait}: {facts['reason']}"
+        case "RejectedCaptured":
+            return f"{facts['source']}: {facts['rows']:,} rejected, kept in its rejected table"
+        case "LateCaptured":
+            return f"{facts['table']}: {facts['rows']:,} missed windows of batch {facts['batch']}"
+        case "LookupReloaded" if facts["problem"] is None:
+            return f"{facts['lookup']}: changed, joined from the next batch on"
+        case "LookupReloaded":
+            return f"{facts['lookup']}: could not be read again: {facts['problem']}"
+        case "GapsFound":
+            return f"{facts['source']}: gone before {facts['table']} read it: " + "; ".join(
+                facts["gaps"]
+            )
+    return ", ".join(f"{name} {value}" for name, value in facts.items() if value is not None)
+
+
+def _batch(facts: dict[str, Any]) -> str:
+    last = facts["last_batch"]
+    return "no batch" if last is None else f"batch {last}"
