@@ -92,17 +92,20 @@ class Api:
         }
 
     def _overview(self, asked: _Asked) -> Response:
-        number = asked.watched.read_on()
-        record = asked.run.record
+        version = f"{asked.watched.read_on()}-{state_of(asked.run)}"
+        if asked.request.query.get("version") == version:
+            return json_response({"version": version, "is_unchanged": True})
+        record, about = asked.run.record, asked.watched.about
         return json_response(
             {
-                "n": number,
+                "version": version,
+                "n": int(version.split("-")[0]),
                 "state": state_of(asked.run),
                 "started_at": record.started_at,
                 "ended_at": record.ended_at,
-                "about": dict(asked.watched.about),
+                "about": dict(about),
                 "tables": asked.watched.tables(has_crashed=asked.run.has_crashed),
-                "sides": _side_tables(asked.watched.about),
+                "sides": _side_tables(about),
             }
         )
 

@@ -21,6 +21,7 @@ from headwater.runtime.history import HistoryReader, Record, history_folder
 from headwater.runtime.ownership import FoundRun, find_runs
 
 _EVENTS = 2000
+_TREND = 40
 _NEWEST_BYTES = 16 * 1024 * 1024
 _STATES = {
     "QueryStarted": "running",
@@ -60,11 +61,22 @@ class Watched:
         with self._lock:
             declared = [n["name"] for n in self.about.get("nodes", []) if n["kind"] == "table"]
             names = dict.fromkeys([*declared, *self._tables])
-            found = [dict(self._tables.get(name) or _new_table(name)) for name in names]
+            found = [
+                {**(self._tables.get(name) or _new_table(name)), **self._trend(name)}
+                for name in names
+            ]
         for table in found:
             if has_crashed and table["state"] in ("running", "restarting", "starting"):
                 table["state"] = "crashed"
         return found
+
+    def _trend(self, table: str) -> dict[str, Any]:
+        columns = self._series.get(table, Series()).columns(_TREND)
+        lags = [lag for lag in columns["watermark_lag_s"] if lag is not None]
+        return {
+            "trend": columns["input_rows_per_s"],
+            "watermark_lag_s": lags[-1] if lags else None,
+        }
 
     def series(self, table: str, most: int) -> dict[str, list[float | None]]:
         with self._lock:

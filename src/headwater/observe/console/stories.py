@@ -32,9 +32,11 @@ def story(record: Record) -> str:
             wait = f"{facts['attempt']} in {facts['wait_s']:.0f} s"
             return f"{facts['table']}: failed, {wait}: {facts['reason']}"
         case "RejectedCaptured":
-            return f"{facts['source']}: {facts['rows']:,} rejected, kept in its rejected table"
+            return f"{facts['source']}: {facts['rows']:,} rejected, see {facts['source']}__rejected"
         case "LateCaptured":
-            return f"{facts['table']}: {facts['rows']:,} missed windows of batch {facts['batch']}"
+            rows, batch = facts["rows"], facts["batch"]
+            missed = "1 window was" if rows == 1 else f"{rows:,} windows were"
+            return f"{facts['table']}: {missed} missed in batch {batch}, see {facts['table']}__late"
         case "LookupReloaded" if facts["problem"] is None:
             return f"{facts['lookup']}: changed, joined from the next batch on"
         case "LookupReloaded":

@@ -124,6 +124,9 @@ def test_the_overview_adds_up_what_the_history_holds(console: Console) -> None:
     hot = next(table for table in found["tables"] if table["table"] == "hot")
     assert (hot["batches"], hot["rows"], hot["late"]) == (5, 50, 5)
     assert hot["last"]["batch"] == 4
+    assert hot["trend"] == [10.0] * 5
+    _, same = ask(console, f"/api/p/0-app?version={found['version']}")
+    assert same["is_unchanged"]
     assert [node["name"] for node in found["about"]["nodes"]] == ["signals", "hot", "far"]
 
 
@@ -144,7 +147,7 @@ def test_events_are_told_in_words_newest_first(console: Console) -> None:
         "QueryStarted",
         "PipelineStarted",
     ]
-    assert found["events"][0]["text"] == "signals: 3 rejected, kept in its rejected table"
+    assert found["events"][0]["text"] == "signals: 3 rejected, see signals__rejected"
     _, every = ask(console, "/api/p/0-app/events?batches=1&table=hot")
     assert len(every["events"]) == 7
 

@@ -1,7 +1,7 @@
 // Charts of time in SVG: lines or stacked areas, with the values under the pointer as text.
 
 import { h, s } from "./dom.js";
-import { clock } from "./format.js";
+import { bytes, clock, seconds } from "./format.js";
 
 const WIDTH = 480;
 const HEIGHT = 170;
@@ -31,7 +31,7 @@ export function chart({ title, times, series, format, stacked = false }) {
   }
   const tops = stacked ? stack(known) : known.map((one) => one.values);
   const high = Math.max(1e-9, ...tops.flat().filter((value) => value !== null));
-  const scale = nice(high);
+  const scale = nice(high, unitOf(format, high));
   const x = (i) => PAD.left + ((times[i] - times[0]) / (times.at(-1) - times[0] || 1)) * (WIDTH - PAD.left - PAD.right);
   const y = (value) => HEIGHT - PAD.bottom - (value / scale.high) * (HEIGHT - PAD.top - PAD.bottom);
   const svg = s("svg", {
@@ -126,11 +126,17 @@ function stack(series) {
   return series.map((one) => one.values.map((value, i) => (sums[i] += value ?? 0)));
 }
 
-function nice(high) {
+function unitOf(format, high) {
+  const units = format === bytes ? [1 << 30, 1 << 20, 1 << 10] : format === seconds ? [86400, 3600, 60] : [];
+  return units.find((unit) => high >= 2 * unit) ?? 1;
+}
+
+function nice(highest, unit) {
+  const high = highest / unit;
   const power = 10 ** Math.floor(Math.log10(high));
   const step = [0.5, 1, 2, 5, 10].map((factor) => factor * power).find((found) => high / found <= 3.2) ?? power;
   const ticks = [];
-  for (let tick = 0; tick <= high + step * 0.999; tick += step) ticks.push(Number(tick.toPrecision(12)));
+  for (let tick = 0; tick <= high + step * 0.999; tick += step) ticks.push(Number((tick * unit).toPrecision(12)));
   return { ticks, high: ticks.at(-1) };
 }
 

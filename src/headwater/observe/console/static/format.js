@@ -14,6 +14,7 @@ export function whole(value) {
 
 export function seconds(value) {
   if (value === null || value === undefined) return "–";
+  if (value === 0) return "0";
   if (value < 1) return `${Math.round(value * 1000)} ms`;
   if (value < 120) return `${trim(value)} s`;
   if (value < 7200) return `${trim(value / 60)} min`;
@@ -26,7 +27,7 @@ export function bytes(value) {
   for (const [size, unit] of [[1 << 30, "GB"], [1 << 20, "MB"], [1 << 10, "KB"]]) {
     if (value >= size) return `${trim(value / size)} ${unit}`;
   }
-  return `${value} B`;
+  return value === 0 ? "0" : `${value} B`;
 }
 
 export function clock(epoch_s) {
@@ -41,5 +42,6 @@ export function moment(epoch_s) {
 }
 
 function trim(value) {
-  return value >= 100 ? value.toFixed(0) : value >= 10 ? value.toFixed(1) : value.toFixed(2).replace(/\.?0+$/, "");
+  if (value >= 100) return value.toFixed(0);
+  return value.toFixed(value >= 10 ? 1 : 2).replace(/\.?0+$/, "");
 }

@@ -28,20 +28,11 @@ export function pipelines(main, context) {
 }
 
 export function overview(main, { id, context }) {
-  let drawn = null;
-  const trends = new Map();
+  let version = "";
   return async () => {
-    const found = await get(`p/${id}`);
-    await Promise.all(
-      found.tables.map(async (table) => {
-        const known = trends.get(table.table);
-        const asked = await get(`p/${id}/series?points=40&table=${encodeURIComponent(table.table)}&n=${known?.n ?? ""}`);
-        if (!asked.is_unchanged) trends.set(table.table, asked);
-      }),
-    );
-    const key = `${found.n} ${found.state} ${context.isReadOnly}`;
-    if (key === drawn) return found;
-    drawn = key;
+    const found = await get(`p/${id}?version=${version}`);
+    if (found.is_unchanged) return found;
+    version = found.version;
     const tables = new Map(found.tables.map((table) => [table.table, table]));
     const link = (name) => `#/${id}/table/${encodeURIComponent(name)}`;
     const nodes = found.about.nodes ?? found.tables.map((table) => ({ name: table.table, kind: "table", reads: [] }));
@@ -53,7 +44,7 @@ export function overview(main, { id, context }) {
       h("p", { class: "quiet" }, about(found)),
       h("div", { class: "graphbox", tabindex: "0", role: "region", "aria-label": "Graph" }, graph(nodes, tables, link)),
       h("h2", {}, "Queries"),
-      h("div", { class: "scroll" }, queries(id, found, trends, link, context)),
+      h("div", { class: "scroll" }, queries(id, found, link, context)),
       found.tables.filter((table) => table.problem).map(trouble),
     );
     main.querySelector(".graphbox").scrollLeft = scrolled;
@@ -65,15 +56,13 @@ export function overview(main, { id, context }) {
 function about(found) {
   const facts = found.about;
   const when = found.ended_at && found.state !== "running" ? `ended ${moment(found.ended_at)}` : `since ${moment(found.started_at)}`;
-  return [facts.app, when, facts.master, facts.profile && `profile ${facts.profile}`, facts.storage].filter(Boolean).join(" · ");
+  return [facts.app, when, facts.master, facts.profile && `profile ${facts.profile}`].filter(Boolean).join(" · ");
 }
 
-function queries(id, found, trends, link, context) {
+function queries(id, found, link, context) {
   const heads = ["table", "state", "batch", "rows", "rows/s in", "", "batch time", "watermark lag", "state rows", "Kafka lag", "late", "rejected", ""];
   const line = (table) => {
     const last = table.last;
-    const columns = trends.get(table.table)?.columns;
-    const mark = columns?.watermark_lag_s.at(-1) ?? null;
     return h(
       "tr",
       {},
@@ -82,9 +71,9 @@ function queries(id, found, trends, link, context) {
       h("td", { class: "number", "data-fact": "batch" }, last ? whole(last.batch) : "–"),
       h("td", { class: "number", "data-fact": "rows" }, whole(table.rows)),
       h("td", { class: "number" }, last ? count(last.input_rows_per_s) : "–"),
-      h("td", {}, columns ? spark(columns.input_rows_per_s) : null),
+      h("td", {}, spark(table.trend)),
       h("td", { class: "number" }, last ? seconds(last.duration_ms / 1000) : "–"),
-      h("td", { class: "number" }, seconds(mark)),
+      h("td", { class: "number" }, seconds(table.watermark_lag_s)),
       h("td", { class: "number" }, last ? whole(last.state_rows) : "–"),
       h("td", { class: "number" }, last ? whole(last.kafka_lag) : "–"),
       h("td", { class: "number" }, whole(table.late)),
@@ -156,7 +145,7 @@ export function table(main, { id, rest }) {
     replace(
       main,
       h("h1", {}, badge(mine.state), name),
-      h("p", { class: "quiet" }, [mine.state, mine.last && `batch ${whole(mine.last.batch)}`, `${whole(mine.rows)} rows in this run`, node.where].filter(Boolean).join(" · ")),
+      h("p", { class: "quiet" }, [mine.state, mine.last && `batch ${whole(mine.last.batch)}`, `${whole(mine.rows)} rows in this run`, node.where?.split("/").at(-1)].filter(Boolean).join(" · ")),
       mine.problem ? trouble(mine) : null,
       h(
         "div",
