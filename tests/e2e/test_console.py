@@ -10,11 +10,13 @@ import re
 import signal
 import subprocess
 import sys
+import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
 from headwater.local.processes import wait_until
 
@@ -107,7 +109,7 @@ class Run:
 
     def __init__(self, project: Path) -> None:
         self.project = project
-        command = ["run", "app.py", "--console", "--driver-memory", "1500m"]
+        command = ["run", "app.py", "--console", "--metrics", "0", "--driver-memory", "1500m"]
         self.log = open(project / "run.log", "w+")  # noqa: SIM115 - closed by `end`
         self.process = subprocess.Popen(
             [sys.executable, "-m", "headwater.cli.main", *command],
@@ -254,6 +256,19 @@ def test_the_overview_shows_the_graph_and_the_pipelines_own_numbers(
     assert bottom is not None
     clip = {"x": 0.0, "y": 0.0, "width": 1280.0, "height": bottom["y"] - 4}
     page.screenshot(path=SHOTS / "console-overview.png", clip=clip)  # type: ignore[arg-type]
+
+
+def test_a_scrape_tells_the_same_numbers(run: Run) -> None:
+    address = run.until(r"metrics: (\S+)").group(1)
+    with urllib.request.urlopen(address, timeout=60) as answer:
+        families = list(text_string_to_metric_families(answer.read().decode()))
+    found = {(s.name, s.labels["table"]): s.value for f in families for s in f.samples}
+    own = status(run)["raw"]
+    assert found["headwater_last_batch", "raw"] <= own["last_batch"]
+    assert found["headwater_input_rows_total", "raw"] >= 400
+    assert found["headwater_query_failures_total", "broken"] == 1
+    assert found["headwater_late_rows_total", "ten_seconds"] >= 5
+    assert found["spark_streaming_batch_duration_seconds", "raw"] > 0
 
 
 @pytest.mark.parametrize(

@@ -246,6 +246,14 @@ def test_read_only_means_that_nothing_can_be_stopped(folder: Path) -> None:
     found.close()
 
 
+def test_two_consoles_show_the_same(console: Console, folder: Path) -> None:
+    second = Console(ConsoleSettings((folder,)))
+    second.start()
+    assert ask(console, "/api/p/0-app") == ask(second, "/api/p/0-app")
+    assert ask(second, "/api/pipelines", Authorization=f"Bearer {console.token}")[0] == 401
+    second.close()
+
+
 def test_a_port_that_is_taken_is_told(console: Console, folder: Path) -> None:
     with pytest.raises(AddressTaken):
         Console(ConsoleSettings((folder,), port=console.server.port))
