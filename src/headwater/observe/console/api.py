@@ -106,6 +106,7 @@ class Api:
                 "about": dict(about),
                 "tables": asked.watched.tables(has_crashed=asked.run.has_crashed),
                 "sides": _side_tables(about),
+                "models": asked.watched.models(),
             }
         )
 

@@ -22,6 +22,7 @@ from headwater.runtime.ownership import FoundRun, find_runs
 
 _EVENTS = 2000
 _TREND = 40
+_VERSIONS = 200
 _NEWEST_BYTES = 16 * 1024 * 1024
 _STATES = {
     "QueryStarted": "running",
@@ -42,6 +43,7 @@ class Watched:
         self._recent = Recent()
         self._events: deque[dict[str, Any]] = deque(maxlen=_EVENTS)
         self._tables: dict[str, dict[str, Any]] = {}
+        self._models: dict[str, deque[dict[str, Any]]] = {}
         self._number = 0
         self._advised: tuple[int, list[Advice]] = (-1, [])
 
@@ -93,6 +95,14 @@ class Watched:
             ]
         return chosen[:limit]
 
+    def models(self) -> list[dict[str, Any]]:
+        """Every model with what became of its versions, newest first."""
+        with self._lock:
+            return [
+                {"model": name, "versions": list(reversed(versions))}
+                for name, versions in self._models.items()
+            ]
+
     def advice(self) -> list[Advice]:
         number = self.read_on()
         with self._lock:
@@ -117,15 +127,23 @@ class Watched:
                     "since": record.at,
                     "problem": facts.get("message") or facts.get("reason"),
                 }
+        if record.kind.startswith("Model") and "model" in facts:
+            versions = self._models.setdefault(facts["model"], deque(maxlen=_VERSIONS))
+            versions.append({"at": record.at, "kind": record.kind, **facts})
         self._events.append(
             {
                 "n": record.number,
                 "at": record.at,
                 "kind": record.kind,
-                "table": name or facts.get("source") or facts.get("lookup"),
+                "table": _subject(facts),
                 "text": story(record),
             }
         )
+
+
+def _subject(facts: Mapping[str, Any]) -> str | None:
+    names = (facts.get(kind) for kind in ("table", "source", "lookup", "model"))
+    return next((str(name) for name in names if name), None)
 
 
 def _new_table(name: str) -> dict[str, Any]:

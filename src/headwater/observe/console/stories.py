@@ -45,7 +45,24 @@ def story(record: Record) -> str:
             return f"{facts['source']}: gone before {facts['table']} read it: " + "; ".join(
                 facts["gaps"]
             )
+        case "ModelTrained":
+            took = f"{facts['rows']:,} rows in {facts['seconds']:.1f} s"
+            return f"{facts['model']}: version {facts['version']} trained on {took}{_score(facts)}"
+        case "ModelPublished":
+            how = "waits, another is pinned" if facts.get("is_waiting") else "is used from now on"
+            return f"{facts['model']}: version {facts['version']} {how}{_score(facts)}"
+        case "ModelRefused":
+            kept = f"version {facts['running']} stays" if facts["running"] else "none is used"
+            version = facts["version"]
+            return f"{facts['model']}: version {version} refused, {kept}: {facts['reason']}"
     return ", ".join(f"{name} {value}" for name, value in facts.items() if value is not None)
+
+
+def _score(facts: dict[str, Any]) -> str:
+    if facts.get("score") is None:
+        return ""
+    before = facts.get("previous_score")
+    return f", score {facts['score']:.4g}" + (f" after {before:.4g}" if before is not None else "")
 
 
 def _batch(facts: dict[str, Any]) -> str:

@@ -152,6 +152,34 @@ def test_events_are_told_in_words_newest_first(console: Console) -> None:
     assert len(every["events"]) == 7
 
 
+def test_models_are_shown_with_what_became_of_their_versions(
+    console: Console, folder: Path
+) -> None:
+    [file] = history_folder(folder, "app").glob("*.jsonl")
+    told = [
+        (
+            "ModelTrained",
+            {"model": "usual", "version": 2, "rows": 90, "seconds": 1.5, "score": 0.9},
+        ),
+        ("ModelPublished", {"model": "usual", "version": 2, "previous": 1, "score": 0.9}),
+        ("ModelRefused", {"model": "usual", "version": 3, "running": 2, "reason": "worse"}),
+    ]
+    with open(file, "a") as history:
+        for n, (kind, facts) in enumerate(told, 100):
+            at = "2026-01-01T12:00:00+00:00"
+            record = {"n": n, "at": at, "kind": kind, "facts": {"model": "usual", **facts}}
+            history.write(json.dumps(record) + "\n")
+    _, found = ask(console, "/api/p/0-app")
+    [model] = found["models"]
+    assert [one["kind"] for one in model["versions"]] == [kind for kind, _ in reversed(told)]
+    _, events = ask(console, "/api/p/0-app/events?table=usual")
+    assert [event["text"] for event in events["events"]] == [
+        "usual: version 3 refused, version 2 stays: worse",
+        "usual: version 2 is used from now on, score 0.9",
+        "usual: version 2 trained on 90 rows in 1.5 s, score 0.9",
+    ]
+
+
 def test_rows_and_questions_are_answered(console: Console) -> None:
     _, rows = ask(console, "/api/p/0-app/rows?table=hot")
     assert (rows["columns"], rows["total"]) == (["device"], 3)

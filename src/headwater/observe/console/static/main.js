@@ -4,7 +4,7 @@ import { Refused, get, takeToken, useToken } from "./api.js";
 import { h, replace } from "./dom.js";
 import * as pages from "./pages.js";
 
-const TABS = [["overview", "Overview"], ["events", "Events"], ["rows", "Rows"], ["sql", "SQL"], ["doctor", "Doctor"]];
+const TABS = [["overview", "Overview"], ["events", "Events"], ["rows", "Rows"], ["models", "Models"], ["sql", "SQL"], ["doctor", "Doctor"]];
 const EVERY_MS = 800;
 const main = document.getElementById("main");
 const banner = document.getElementById("banner");

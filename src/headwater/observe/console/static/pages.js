@@ -235,6 +235,38 @@ export function rows(main, { id, rest }) {
   };
 }
 
+export function models(main, { id }) {
+  let version = "";
+  return async () => {
+    const found = await get(`p/${id}?version=${version}`);
+    if (found.is_unchanged) return found;
+    version = found.version;
+    const none = h("p", { class: "quiet" }, "This pipeline has trained no model yet.");
+    replace(main, h("h1", {}, "Models"), found.models.length ? found.models.map(model) : none);
+    return found;
+  };
+}
+
+function model({ model, versions }) {
+  const used = versions.find((one) => one.kind === "ModelPublished" && !one.is_waiting);
+  const trained = versions.filter((one) => one.kind === "ModelTrained").reverse();
+  const words = { ModelTrained: "trained", ModelPublished: "published", ModelRefused: "refused" };
+  const rows = versions.map((one) => [moment(Date.parse(one.at) / 1000), words[one.kind] ?? one.kind, one.version, one.score ?? null, one.previous_score ?? null, one.rows ?? null, one.reason ?? ""]);
+  const times = trained.map((one) => Date.parse(one.at) / 1000);
+  return h(
+    "section",
+    {},
+    h("h2", {}, model),
+    h("p", { class: "quiet" }, used ? `version ${used.version} is used` : "no version is used yet"),
+    h("div", { class: "charts" }, chart({ title: "Score of each training", format: score, times, series: [{ name: "score", color: 3, values: trained.map((one) => one.score ?? null) }] })),
+    grid(["at", "what", "version", "score", "score before", "rows", "reason"], rows),
+  );
+}
+
+function score(value) {
+  return value === null || value === undefined ? "–" : Number(value.toPrecision(4)).toString();
+}
+
 export function sql(main, { id }) {
   const kept = `headwater-sql-${id}`;
   const text = h("textarea", { id: "question", rows: "4", spellcheck: "false", "aria-label": "Question in SQL", autocapitalize: "off" });
