@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -41,14 +42,14 @@ class Series:
         found = point(record.facts)
         self.points.append(tuple(found.get(name) for name in COLUMNS))
 
-    def columns(self, most: int) -> dict[str, list[float | None]]:
+    def columns(self, most: int, names: Sequence[str]) -> dict[str, list[float | None]]:
         """At most so many points, neighbours put together; the sums stay the same."""
         points = list(self.points)
         size = max(1, -(-len(points) // most))
         groups = [points[start : start + size] for start in range(0, len(points), size)]
         return {
             name: [_together(name, [point[i] for point in group]) for group in groups]
-            for i, name in enumerate(COLUMNS)
+            for name, i in ((name, COLUMNS.index(name)) for name in names)
         }
 
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from headwater.observe.console.series import Series
+from headwater.observe.console.series import COLUMNS, Series
 from headwater.observe.console.stories import story
 from headwater.observe.doctor.cases import Recent
 from headwater.observe.doctor.examination import cases_of
@@ -22,8 +22,9 @@ from headwater.runtime.ownership import FoundRun, find_runs
 
 _EVENTS = 2000
 _TREND = 40
+_TRENDS = ("input_rows_per_s", "watermark_lag_s")
 _VERSIONS = 200
-_NEWEST_BYTES = 16 * 1024 * 1024
+_NEWEST_BYTES = 12 * 1024 * 1024
 _STATES = {
     "QueryStarted": "running",
     "QueryStopped": "stopped",
@@ -41,7 +42,7 @@ class Watched:
         self._lock = threading.Lock()
         self._series: dict[str, Series] = {}
         self._recent = Recent()
-        self._events: deque[dict[str, Any]] = deque(maxlen=_EVENTS)
+        self._events: deque[Record] = deque(maxlen=_EVENTS)
         self._tables: dict[str, dict[str, Any]] = {}
         self._models: dict[str, deque[dict[str, Any]]] = {}
         self._number = 0
@@ -73,7 +74,7 @@ class Watched:
         return found
 
     def _trend(self, table: str) -> dict[str, Any]:
-        columns = self._series.get(table, Series()).columns(_TREND)
+        columns = self._series.get(table, Series()).columns(_TREND, _TRENDS)
         lags = [lag for lag in columns["watermark_lag_s"] if lag is not None]
         return {
             "trend": columns["input_rows_per_s"],
@@ -82,18 +83,18 @@ class Watched:
 
     def series(self, table: str, most: int) -> dict[str, list[float | None]]:
         with self._lock:
-            return self._series.get(table, Series()).columns(most)
+            return self._series.get(table, Series()).columns(most, COLUMNS)
 
     def events(self, *, limit: int, batches: bool, table: str | None) -> list[dict[str, Any]]:
         """The newest first."""
         with self._lock:
             chosen = [
-                event
-                for event in reversed(self._events)
-                if (batches or event["kind"] != "BatchCompleted")
-                and (table is None or event["table"] == table)
+                record
+                for record in reversed(self._events)
+                if (batches or record.kind != "BatchCompleted")
+                and (table is None or _subject(record.facts) == table)
             ]
-        return chosen[:limit]
+        return [_told(record) for record in chosen[:limit]]
 
     def models(self) -> list[dict[str, Any]]:
         """Every model with what became of its versions, newest first."""
@@ -130,15 +131,17 @@ class Watched:
         if record.kind.startswith("Model") and "model" in facts:
             versions = self._models.setdefault(facts["model"], deque(maxlen=_VERSIONS))
             versions.append({"at": record.at, "kind": record.kind, **facts})
-        self._events.append(
-            {
-                "n": record.number,
-                "at": record.at,
-                "kind": record.kind,
-                "table": _subject(facts),
-                "text": story(record),
-            }
-        )
+        self._events.append(record)
+
+
+def _told(record: Record) -> dict[str, Any]:
+    return {
+        "n": record.number,
+        "at": record.at,
+        "kind": record.kind,
+        "table": _subject(record.facts),
+        "text": story(record),
+    }
 
 
 def _subject(facts: Mapping[str, Any]) -> str | None:

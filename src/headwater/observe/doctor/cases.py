@@ -107,7 +107,7 @@ class Recent:
     """The newest batches of every table, fed record by record; memory does not grow with time."""
 
     def __init__(self) -> None:
-        self._batches: dict[str, deque[BatchCompleted]] = {}
+        self._records: dict[str, deque[Record]] = {}
         self._seen: dict[str, int] = {}
 
     def add(self, record: Record) -> None:
@@ -115,19 +115,18 @@ class Recent:
         if table is None:
             return
         if record.kind == "QueryStarted":
-            self._batches[table], self._seen[table] = deque(maxlen=RECENT), 0
+            self._records[table], self._seen[table] = deque(maxlen=RECENT), 0
         elif record.kind == "BatchCompleted":
             self._seen[table] = self._seen.get(table, 0) + 1
             if self._seen[table] > _WARM_UP:
-                known = self._batches.setdefault(table, deque(maxlen=RECENT))
-                known.append(batch_of(record))
+                self._records.setdefault(table, deque(maxlen=RECENT)).append(record)
 
     @property
     def tables(self) -> list[str]:
-        return list(self._batches)
+        return list(self._records)
 
     def batches(self, table: str) -> tuple[BatchCompleted, ...]:
-        return tuple(self._batches.get(table, ()))
+        return tuple(batch_of(record) for record in self._records.get(table, ()))
 
 
 def cases(
