@@ -109,7 +109,16 @@ class Run:
 
     def __init__(self, project: Path) -> None:
         self.project = project
-        command = ["run", "app.py", "--console", "--metrics", "0", "--driver-memory", "1500m"]
+        command = [
+            "run",
+            "app.py",
+            "--console",
+            "--metrics",
+            "0",
+            "--connect",
+            "--driver-memory",
+            "1500m",
+        ]
         self.log = open(project / "run.log", "w+")  # noqa: SIM115 - closed by `end`
         self.process = subprocess.Popen(
             [sys.executable, "-m", "headwater.cli.main", *command],
@@ -269,6 +278,36 @@ def test_a_scrape_tells_the_same_numbers(run: Run) -> None:
     assert found["headwater_query_failures_total", "broken"] == 1
     assert found["headwater_late_rows_total", "ten_seconds"] >= 5
     assert found["spark_streaming_batch_duration_seconds", "raw"] > 0
+
+
+CLIENT = """
+import sys
+from pyspark.sql import SparkSession
+
+spark = SparkSession.builder.remote(sys.argv[1]).getOrCreate()
+print(spark.sql("SELECT count(*) AS n FROM global_temp.raw").first().n)
+print(spark.table("global_temp.signals__rejected").count())
+"""
+
+
+def test_a_notebook_attaches_with_the_token_and_not_without(run: Run) -> None:
+    address = run.until(r"Spark Connect: (\S+)").group(1)
+    without = address.split(";")[0]
+    clients = [
+        subprocess.Popen(
+            [sys.executable, "-c", CLIENT, one],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for one in (address, without)
+    ]
+    (told, problems), (silence, refused) = [c.communicate(timeout=WAIT_S) for c in clients]
+    rows, rejected = map(int, told.split() or pytest.fail(problems))
+    assert rows >= 400
+    assert rejected >= 1
+    assert silence == ""
+    assert "UNAUTHENTICATED" in refused
 
 
 @pytest.mark.parametrize(

@@ -1,21 +1,23 @@
-"""What `run` serves beside the pipeline: metrics, the console."""
+"""What `run` serves beside the pipeline: metrics, the console, Spark Connect."""
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from headwater.events import Report, silent
+from headwater.events import Event
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from pyspark.sql import SparkSession
 
+    from headwater.cli.app import Application
     from headwater.observe.metrics import Metrics
+    from headwater.planning import Plan
+    from headwater.runtime.connect import ConnectViews
 
 
 class Observers:
@@ -24,17 +26,46 @@ class Observers:
     def __init__(self) -> None:
         self.metrics: Metrics | None = None
 
-    @property
-    def report(self) -> Report:
-        return self.metrics.report if self.metrics else silent
+        self._views: ConnectViews | None = None
 
-    def watch(self, spark: SparkSession, tables: Sequence[str]) -> None:
+    def report(self, event: Event) -> None:
+        if self.metrics is not None:
+            self.metrics.report(event)
+        if self._views is not None:
+            self._views.report(event)
+
+    def watch(self, spark: SparkSession, plan: Plan, endpoint: str | None) -> None:
         """Called with the session before the queries start."""
         from headwater.observe.dropwizard import ENABLED, spark_samples
+        from headwater.runtime.connect import ConnectViews
 
         if self.metrics is not None:
             spark.conf.set(ENABLED, "true")
-            self.metrics.more = spark_samples(spark, tables)
+            self.metrics.more = spark_samples(spark, [spec.name for spec in plan.queries])
+        if endpoint is not None:
+            self._views = ConnectViews(spark, plan.graph, plan.settings)
+            self._views.start()
+            print(f"Spark Connect: {endpoint}", flush=True)
+
+
+def attachable(application: Application, port: int | None) -> tuple[Application, str | None]:
+    """The application with a session that serves Spark Connect, and the address for clients."""
+    if port is None:
+        return application, None
+    import secrets
+
+    from headwater.errors import AddressTaken
+    from headwater.local import ports
+    from headwater.runtime.connect import connect_address, connect_settings
+
+    if port and not ports.is_free(port):
+        raise AddressTaken("Spark Connect endpoint", port, ports.holder(port))
+    chosen, token = port or ports.free_port(), secrets.token_urlsafe(24)
+    given = application.settings.spark
+    serving = connect_settings(chosen, token, plugins=given.get("spark.plugins"))
+    settings = replace(application.settings, spark={**given, **serving})
+    application.pipeline.use_settings(settings)
+    return replace(application, settings=settings), connect_address(chosen, token)
 
 
 @contextmanager

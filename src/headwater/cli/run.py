@@ -65,6 +65,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="PORT",
         help="serve the web console beside the pipeline (default: a free port)",
     )
+    parser.add_argument(
+        "--connect",
+        nargs="?",
+        const=0,
+        type=options.port,
+        metavar="PORT",
+        help="let Spark Connect clients of this machine attach (default: a free port)",
+    )
     options.add_settings(parser)
 
 
@@ -86,7 +94,8 @@ def _check(args: argparse.Namespace) -> None:
         raise OptionsConflict("--replace", "without --batch", "headwater run --batch --replace")
     if args.batch and args.fresh is not None:
         raise OptionsConflict("--fresh", "together with --batch", "headwater run --batch --replace")
-    for option, value in {"--metrics": args.metrics, "--console": args.console}.items():
+    served = {"--metrics": args.metrics, "--console": args.console, "--connect": args.connect}
+    for option, value in served.items():
         if args.batch and value is not None:
             raise OptionsConflict(option, "together with --batch", "headwater run --batch")
     if args.batch and args.for_s is not None:
@@ -127,13 +136,14 @@ def _batch(application: Application, args: argparse.Namespace) -> int:
 def _stream(application: Application, args: argparse.Namespace) -> int:
     from headwater.cli.drive import Driver
     from headwater.cli.fresh import start_afresh
-    from headwater.cli.observers import observers
+    from headwater.cli.observers import attachable, observers
     from headwater.cli.printing import step_printer
     from headwater.cli.sessions import session_for
     from headwater.cli.signals import StopSignals
     from headwater.cli.views import view_for
     from headwater.events import both
 
+    application, endpoint = attachable(application, args.connect)
     pipeline = application.pipeline
     steps = step_printer()
     tell_where(application, "as a stream")
@@ -153,7 +163,7 @@ def _stream(application: Application, args: argparse.Namespace) -> int:
             return ExitCode.OK
         view = view_for(f"{pipeline.name}  {application.name}")
         driver = Driver(view, signals, first_rows=lambda table: first_rows(application, table))
-        watching.watch(spark, [spec.name for spec in plan.queries])
+        watching.watch(spark, plan, endpoint)
         report = both(driver.report, watching.report)
         started = pipeline.start(plan=plan, report=report, app=application.name)
         return conclude(started, driver, application, for_s=args.for_s)

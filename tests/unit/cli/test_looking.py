@@ -139,7 +139,7 @@ def test_a_console_needs_folders_that_exist(capsys: pytest.CaptureFixture[str]) 
     assert "FOLDER_MISSING" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("option", ["--metrics", "--console"])
+@pytest.mark.parametrize("option", ["--metrics", "--console", "--connect"])
 @pytest.mark.usefixtures("project")
 def test_a_batch_run_serves_nothing(capsys: pytest.CaptureFixture[str], option: str) -> None:
     assert main(["run", "--batch", option, "0"]) == 2
