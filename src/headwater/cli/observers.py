@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, redirect_stdout
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headwater.events import Event
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from headwater.cli.app import Application
+    from headwater.observe.json_lines import JsonLines
     from headwater.observe.metrics import Metrics
     from headwater.planning import Plan
     from headwater.runtime.connect import ConnectViews
@@ -26,11 +27,14 @@ class Observers:
     def __init__(self) -> None:
         self.metrics: Metrics | None = None
 
+        self.log: JsonLines | None = None
         self._views: ConnectViews | None = None
 
     def report(self, event: Event) -> None:
         if self.metrics is not None:
             self.metrics.report(event)
+        if self.log is not None:
+            self.log.report(event)
         if self._views is not None:
             self._views.report(event)
 
@@ -69,14 +73,24 @@ def attachable(application: Application, port: int | None) -> tuple[Application,
 
 
 @contextmanager
-def observers(args: argparse.Namespace, pipeline: str, local_folder: Path) -> Iterator[Observers]:
+def observers(args: argparse.Namespace, application: Application) -> Iterator[Observers]:
+    from headwater.cli.run import tell_where
+
     with ExitStack() as stack:
         found = Observers()
+        if args.json:
+            from headwater.observe.json_lines import JsonLines
+
+            found.log = JsonLines(sys.stdout)
+            stack.callback(found.log.close)
+            # What is told to people goes where people look; the lines stand alone.
+            stack.enter_context(redirect_stdout(sys.stderr))
+        tell_where(application, "as a stream")
         if args.metrics is not None:
             from headwater.observe.metrics import CONTENT_TYPE, Metrics
             from headwater.observe.serving import LocalServer, metrics_handler
 
-            metrics = found.metrics = Metrics(pipeline)
+            metrics = found.metrics = Metrics(application.pipeline.name)
             handle = metrics_handler(metrics.text, CONTENT_TYPE)
             server = LocalServer(handle, port=args.metrics, what="metrics")
             server.start()
@@ -85,7 +99,9 @@ def observers(args: argparse.Namespace, pipeline: str, local_folder: Path) -> It
         if args.console is not None:
             from headwater.observe.console.server import ConsoleProcess
 
-            console = ConsoleProcess([local_folder], port=args.console, is_read_only=False)
+            console = ConsoleProcess(
+                [application.settings.local_folder], port=args.console, is_read_only=False
+            )
             stack.callback(console.close)
             print(f"console: {console.address}", flush=True)
         yield found

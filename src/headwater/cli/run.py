@@ -73,6 +73,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="PORT",
         help="let Spark Connect clients of this machine attach (default: a free port)",
     )
+    parser.add_argument(
+        "--json", action="store_true", help="every event as a line of JSON; the rest on stderr"
+    )
     options.add_settings(parser)
 
 
@@ -95,6 +98,7 @@ def _check(args: argparse.Namespace) -> None:
     if args.batch and args.fresh is not None:
         raise OptionsConflict("--fresh", "together with --batch", "headwater run --batch --replace")
     served = {"--metrics": args.metrics, "--console": args.console, "--connect": args.connect}
+    served["--json"] = args.json or None
     for option, value in served.items():
         if args.batch and value is not None:
             raise OptionsConflict(option, "together with --batch", "headwater run --batch")
@@ -146,10 +150,9 @@ def _stream(application: Application, args: argparse.Namespace) -> int:
     application, endpoint = attachable(application, args.connect)
     pipeline = application.pipeline
     steps = step_printer()
-    tell_where(application, "as a stream")
     with (
         StopSignals() as signals,
-        observers(args, pipeline.name, application.settings.local_folder) as watching,
+        observers(args, application) as watching,
         session_for(application, report=steps, is_verbose=args.verbose) as spark,
     ):
         signals.take()
