@@ -90,6 +90,20 @@ class BatchCompleted(Event):
     rejected: Mapping[str, int] = field(default_factory=dict)
     kafka_lag: int | None = None
     durations_ms: Mapping[str, int] = field(default_factory=dict)
+    output_rows: int | None = None
+    """None where the sink does not tell."""
+    source_rows: Mapping[str, int] = field(default_factory=dict)
+    """Input rows by Spark's description of the source."""
+    kafka_lags: Mapping[str, int] = field(default_factory=dict)
+    """Records behind the newest, by `topic:partition`."""
+    state_bytes: int | None = None
+    state_partitions: int | None = None
+    state_commit_ms: int | None = None
+    """Time to commit state, of one partition on average, over all operators."""
+    latency_avg_ms: int | None = None
+    """From the time of an event to the commit of its batch; None without a watermark."""
+    latency_max_ms: int | None = None
+    """The same of the batch's oldest row."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,6 +218,16 @@ Report = Callable[[Event], None]
 
 def silent(event: Event) -> None:
     """The report of callers who do not want to hear."""
+
+
+def both(*reports: Report) -> Report:
+    """A report that hands every event to each of several."""
+
+    def report(event: Event) -> None:
+        for one in reports:
+            one(event)
+
+    return report
 
 
 @contextmanager

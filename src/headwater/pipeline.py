@@ -47,11 +47,12 @@ from headwater.errors import (
     UnknownOption,
     UnknownTable,
 )
-from headwater.events import Report, silent
+from headwater.events import Event, PipelineStopped, Report, both, silent
 from headwater.settings import Settings, load
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.listener import StreamingQueryListener
     from pyspark.sql.types import StructType
 
     from headwater.connectors.interface import Connector
@@ -127,6 +128,7 @@ class Pipeline:
         self.name = name
         self._settings = settings
         self._definitions: dict[str, Definition] = {}
+        self._listeners: list[StreamingQueryListener] = []
 
     # Declaring
 
@@ -329,6 +331,11 @@ class Pipeline:
         """Takes over all declarations of another pipeline."""
         for definition in other._definitions.values():
             self._declare(definition)
+        self._listeners += other._listeners
+
+    def listen(self, listener: StreamingQueryListener) -> None:
+        """Spark's own listener hears the queries while the pipeline runs as a stream."""
+        self._listeners.append(listener)
 
     def definitions(self) -> Definitions:
         return Definitions(self.name, dict(self._definitions))
@@ -390,7 +397,7 @@ class Pipeline:
             plan.graph,
             plan.queries,
             self.settings,
-            report,
+            both(report, self._let_listen(plan.spark)),
             upstream=plan.inputs,
             app=app,
             claim=claim,
@@ -468,6 +475,18 @@ class Pipeline:
         if name not in frames:
             raise UnknownTable(name, frames)
         frames[name].show(rows, truncate=False)
+
+    def _let_listen(self, spark: SparkSession) -> Report:
+        """Adds the listeners; the report that is returned removes them at the end."""
+        for listener in self._listeners:
+            spark.streams.addListener(listener)
+
+        def report(event: Event) -> None:
+            if isinstance(event, PipelineStopped):
+                for listener in self._listeners:
+                    spark.streams.removeListener(listener)
+
+        return report
 
     def _declare(self, definition: Definition) -> Handle:
         kind, name, where = kind_of(definition), definition.name, definition.location

@@ -55,3 +55,10 @@ def whole_seconds(text: str) -> int:
 def names(text: str) -> list[str]:
     """Names separated by commas."""
     return [name.strip() for name in text.split(",") if name.strip()]
+
+
+def port(text: str) -> int:
+    """A port of this machine; 0 means one that is free."""
+    if not text.isdigit() or int(text) > 65_535:
+        raise argparse.ArgumentTypeError(f"{text!r} is no port; expected 0 to 65535")
+    return int(text)

@@ -62,6 +62,31 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--supervise", action="store_true", help="start the driver again when its process dies"
     )
+    parser.add_argument(
+        "--metrics",
+        type=options.port,
+        metavar="PORT",
+        help="serve /metrics for Prometheus on 127.0.0.1 (0: a free port)",
+    )
+    parser.add_argument(
+        "--console",
+        nargs="?",
+        const=0,
+        type=options.port,
+        metavar="PORT",
+        help="serve the web console beside the pipeline (default: a free port)",
+    )
+    parser.add_argument(
+        "--connect",
+        nargs="?",
+        const=0,
+        type=options.port,
+        metavar="PORT",
+        help="let Spark Connect clients of this machine attach (default: a free port)",
+    )
+    parser.add_argument(
+        "--json", action="store_true", help="every event as a line of JSON; the rest on stderr"
+    )
     options.add_settings(parser)
 
 
@@ -91,6 +116,11 @@ def _check(args: argparse.Namespace) -> None:
         raise OptionsConflict("--standby", f"together with {other}", "headwater run --standby")
     if args.batch and args.drain:
         raise OptionsConflict("--drain", "together with --batch", "headwater run --batch")
+    served = {"--metrics": args.metrics, "--console": args.console, "--connect": args.connect}
+    served["--json"] = args.json or None
+    for option, value in served.items():
+        if args.batch and value is not None:
+            raise OptionsConflict(option, "together with --batch", "headwater run --batch")
     if args.batch and args.for_s is not None:
         raise OptionsConflict("--for", "together with --batch", "headwater run --batch")
 
@@ -130,19 +160,22 @@ def _batch(application: Application, args: argparse.Namespace) -> int:
 def _stream(application: Application, args: argparse.Namespace) -> int:
     from headwater.cli.drive import Driver
     from headwater.cli.fresh import start_afresh
+    from headwater.cli.observers import attachable, observers
     from headwater.cli.printing import step_printer
     from headwater.cli.sessions import session_for
     from headwater.cli.signals import StopSignals
     from headwater.cli.standby import stand_by
     from headwater.cli.supervise import heed_supervisor
     from headwater.cli.views import view_for
+    from headwater.events import both
 
+    application, endpoint = attachable(application, args.connect)
     pipeline = application.pipeline
     steps = step_printer()
     heed_supervisor()
-    tell_where(application, "as a stream")
     with (
         StopSignals() as signals,
+        observers(args, application) as watching,
         session_for(application, report=steps, is_verbose=args.verbose) as spark,
     ):
         signals.take()
@@ -159,9 +192,9 @@ def _stream(application: Application, args: argparse.Namespace) -> int:
                 return _nothing_done()
             view = view_for(f"{pipeline.name}  {application.name}")
             driver = Driver(view, signals, first_rows=lambda table: first_rows(application, table))
-            started = pipeline.start(
-                plan=plan, report=driver.report, app=application.name, claim=claim
-            )
+            watching.watch(spark, plan, endpoint)
+            report = both(driver.report, watching.report)
+            started = pipeline.start(plan=plan, report=report, app=application.name, claim=claim)
             return conclude(started, driver, application, for_s=args.for_s, drains=args.drain)
         finally:
             if claim is not None:

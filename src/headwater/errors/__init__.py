@@ -102,6 +102,18 @@ from headwater.errors.machine import (
     ServiceUnknown,
     SessionLacksJars,
 )
+from headwater.errors.observed import (
+    AddressTaken,
+    FolderMissing,
+    NoHistory,
+    NothingToPlot,
+    NothingWritten,
+    NotStored,
+    SqlFailed,
+    SqlRefused,
+    SqlTimeout,
+    SqlTooLarge,
+)
 from headwater.errors.planned import (
     CheckpointIncompatible,
     CheckpointNotResumable,
@@ -181,6 +193,7 @@ from headwater.errors.tests import (
 )
 
 __all__ = [
+    "AddressTaken",
     "AppImportFailed",
     "AppNotFound",
     "BackfillImpossible",
@@ -214,6 +227,7 @@ __all__ = [
     "EventTimeBackwards",
     "EventTimeFixed",
     "EventTimeMissing",
+    "FolderMissing",
     "FolderTaken",
     "FunctionFailed",
     "GuaranteeImpossible",
@@ -249,6 +263,7 @@ __all__ = [
     "ModeImpossible",
     "NeverIdle",
     "NoCheckpoint",
+    "NoHistory",
     "NoModeFits",
     "NoOutputs",
     "NoPipeline",
@@ -263,8 +278,11 @@ __all__ = [
     "NotReadable",
     "NotReplaceable",
     "NotRunning",
+    "NotStored",
     "NotStreamable",
     "NotWritable",
+    "NothingToPlot",
+    "NothingWritten",
     "OptionMissing",
     "OptionsConflict",
     "PathMissing",
@@ -303,7 +321,11 @@ __all__ = [
     "SocketUnreachable",
     "SourceColumnsUnknown",
     "SparkEnded",
+    "SqlFailed",
+    "SqlRefused",
     "SqlSyntax",
+    "SqlTimeout",
+    "SqlTooLarge",
     "StillRunning",
     "StorageLeased",
     "StorageUnwritable",

@@ -91,7 +91,7 @@ def file_rows(folder: Path, format: str, limit: int, *, has_header: bool = True)
     files = committed_files(folder)
     if not files:
         return None
-    newest = [_read_file(file, format, has_header=has_header) for file in _last(files, limit)]
+    newest = [read_file(file, format, has_header=has_header) for file in _last(files, limit)]
     columns = tuple(newest[0].column_names) if newest else ()
     return Rows(columns, _tail(([table] for table in newest), limit), None)
 
@@ -101,7 +101,8 @@ def _last(files: Sequence[Path], limit: int) -> list[Path]:
     return list(reversed(files))[: limit + 16]
 
 
-def _read_file(file: Path, format: str, *, has_header: bool) -> pyarrow.Table:
+def read_file(file: Path, format: str, *, has_header: bool) -> pyarrow.Table:
+    """All rows of one file; an empty CSV or JSON file has no columns."""
     import pyarrow
 
     match format:

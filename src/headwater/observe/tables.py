@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from headwater.connectors.files import Files
-from headwater.connectors.interface import located
 from headwater.definitions import Definitions, Table, Trigger
 from headwater.errors import NotRunning, RowsNotKept, UnknownTable
 from headwater.events import Report, silent
 from headwater.observe.rows import Rows, delta_rows, file_rows
 from headwater.runtime import control
+from headwater.runtime.about import place_of
 from headwater.runtime.ownership import FoundRun, find_runs
 from headwater.runtime.session import open_session
 from headwater.runtime.specification import read_request
@@ -50,24 +52,28 @@ def table_rows(
         raise UnknownTable(name, table_names(definitions, settings))
     table = definitions.tables.get(name)
     storage = Storage(settings.storage_root, definitions.pipeline)
-    if table is None or table.into is None:
-        return delta_rows(storage.table(name), limit)
-    sink = table.into
-    if sink.system == "delta":
-        path = sink.place(settings.folder, "")
-        return delta_rows(path or storage.table(name), limit)
-    if isinstance(sink, Files) and "://" not in sink.path:
-        folder = Path(located(sink.path, settings.folder))
-        has_header = sink.options.get("header", "true") == "true"
-        return file_rows(folder, sink.system, limit, has_header=has_header)
-    if sink.system == "memory":
+    sink = table.into if table is not None else None
+    place = place_of(name, sink, settings, storage)
+    if place["kind"] in ("delta", "files"):
+        return rows_at(place, limit)
+    if place["kind"] == "memory":
         return _rows_of_process(definitions.pipeline, settings, name, limit)
+    assert table is not None
+    assert sink is not None
     if not sink.reads_batches:
         raise RowsNotKept(name, sink.describe(), where=table.location)
     spark = open_session(settings, sink.jars, report=report)
     request = read_request(table, sink, settings, storage, Trigger.default())
     frame = sink.read_batch(spark, request)
     return Rows(tuple(frame.columns), tuple(tuple(row) for row in frame.tail(limit)), None)
+
+
+def rows_at(place: Mapping[str, Any], limit: int) -> Rows | None:
+    """The newest rows at a place that plain readers can read."""
+    if place["kind"] == "delta":
+        return delta_rows(place["path"], limit)
+    folder, has_header = Path(place["path"]), bool(place["has_header"])
+    return file_rows(folder, place["format"], limit, has_header=has_header)
 
 
 def can_be_read_at_once(table: Table) -> bool:

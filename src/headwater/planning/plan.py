@@ -281,6 +281,7 @@ class _Planner:
             guarantee.is_async_progress,
             late.policy,
             shape.text(),
+            facts.python,
         )
         return TablePlan(query, decisions)
 

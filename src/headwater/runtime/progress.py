@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -19,6 +20,10 @@ OnProgress = Callable[[str, dict[str, Any], Any], None]
 def batch_completed(table: str, progress: dict[str, Any]) -> BatchCompleted:
     operators = progress.get("stateOperators") or []
     durations = {key: int(value) for key, value in progress.get("durationMs", {}).items()}
+    duration_ms = durations.get("triggerExecution", int(progress.get("batchDuration", 0)))
+    event_time = progress.get("eventTime") or {}
+    committed_ms = _epoch_ms(str(progress["timestamp"])) + duration_ms
+    lags = _kafka_lags(progress)
     return BatchCompleted(
         table=table,
         batch=int(progress["batchId"]),
@@ -26,11 +31,20 @@ def batch_completed(table: str, progress: dict[str, Any]) -> BatchCompleted:
         input_rows=int(progress.get("numInputRows", 0)),
         input_rows_per_s=_number(progress.get("inputRowsPerSecond")),
         processed_rows_per_s=_number(progress.get("processedRowsPerSecond")),
-        duration_ms=durations.get("triggerExecution", int(progress.get("batchDuration", 0))),
-        watermark=(progress.get("eventTime") or {}).get("watermark"),
+        duration_ms=duration_ms,
+        watermark=event_time.get("watermark"),
         state_rows=sum(int(o["numRowsTotal"]) for o in operators) if operators else None,
-        kafka_lag=_kafka_lag(progress),
+        kafka_lag=None if lags is None else sum(lags.values()),
         durations_ms=durations,
+        output_rows=_output_rows(progress),
+        source_rows=_source_rows(progress),
+        kafka_lags=lags or {},
+        state_bytes=_sum(operators, "memoryUsedBytes"),
+        state_partitions=max((int(o.get("numShufflePartitions", 0)) for o in operators), default=0)
+        or None,
+        state_commit_ms=_state_commit_ms(operators),
+        latency_avg_ms=_since(event_time.get("avg"), committed_ms),
+        latency_max_ms=_since(event_time.get("min"), committed_ms),
     )
 
 
@@ -93,22 +107,58 @@ def _number(value: Any) -> float:
     return float(value) if isinstance(value, int | float) else 0.0
 
 
-def _kafka_lag(progress: dict[str, Any]) -> int | None:
-    """Records behind the newest, over all partitions of all Kafka sources of the query."""
-    lags = [
-        _lag(source)
+def _sum(operators: list[dict[str, Any]], name: str) -> int | None:
+    return sum(int(o.get(name, 0)) for o in operators) if operators else None
+
+
+def _state_commit_ms(operators: list[dict[str, Any]]) -> int | None:
+    """Spark adds up the commits of all partitions, which run side by side."""
+    if not operators:
+        return None
+    return sum(
+        int(o.get("commitTimeMs", 0)) // max(1, int(o.get("numShufflePartitions", 1)))
+        for o in operators
+    )
+
+
+def _epoch_ms(timestamp: str) -> int:
+    return round(dt.datetime.fromisoformat(timestamp).timestamp() * 1000)
+
+
+def _since(event: str | None, committed_ms: int) -> int | None:
+    return None if event is None else max(0, committed_ms - _epoch_ms(event))
+
+
+def _output_rows(progress: dict[str, Any]) -> int | None:
+    found = int((progress.get("sink") or {}).get("numOutputRows", -1))
+    return found if found >= 0 else None
+
+
+def _source_rows(progress: dict[str, Any]) -> dict[str, int]:
+    rows: dict[str, int] = {}
+    for source in progress.get("sources", []):
+        name = str(source.get("description", ""))
+        rows[name] = rows.get(name, 0) + int(source.get("numInputRows", 0))
+    return rows
+
+
+def _kafka_lags(progress: dict[str, Any]) -> dict[str, int] | None:
+    """Records behind the newest per partition; None where the query reads no Kafka source.
+
+    Needs no consumer group: a batch knows where it ended and what the newest offset was.
+    """
+    sources = [
+        source
         for source in progress.get("sources", [])
         if str(source.get("description", "")).startswith("KafkaV2")
     ]
-    return sum(lags) if lags else None
-
-
-def _lag(source: dict[str, Any]) -> int:
-    end, latest = source.get("endOffset"), source.get("latestOffset")
-    if not isinstance(end, dict) or not isinstance(latest, dict):
-        return 0
-    return sum(
-        max(0, int(offset) - int(end.get(topic, {}).get(partition, 0)))
-        for topic, partitions in latest.items()
-        for partition, offset in partitions.items()
-    )
+    lags: dict[str, int] = {}
+    for source in sources:
+        end, latest = source.get("endOffset"), source.get("latestOffset")
+        if not isinstance(end, dict) or not isinstance(latest, dict):
+            continue
+        for topic, partitions in latest.items():
+            for partition, offset in partitions.items():
+                behind = int(offset) - int(end.get(topic, {}).get(partition, 0))
+                lags[f"{topic}:{partition}"] = max(0, behind)
+    return lags if sources else None

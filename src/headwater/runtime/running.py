@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import base64
+import contextlib
 import threading
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
 from headwater.errors import HeadwaterError, LeaseLost
-from headwater.events import QueryFailed, QueryRestarting, Report
+from headwater.events import QueryFailed, QueryRestarting, Report, both
 from headwater.graph import Graph
+from headwater.runtime.about import write_about
 from headwater.runtime.claims import Claim
 from headwater.runtime.control import ControlServer
 from headwater.runtime.failures import first_line
+from headwater.runtime.history import HistoryWriter, history_folder
 from headwater.runtime.queries import Companion, RunningQueries
 from headwater.runtime.query import Query
 from headwater.runtime.specification import QuerySpec
@@ -47,8 +51,11 @@ class RunningPipeline(RunningQueries):
         claim: Claim | None = None,
         companion: Companion | None = None,
     ) -> None:
+        self._folder = history_folder(settings.local_folder, graph.definitions.pipeline)
+        self._history = HistoryWriter(self._folder)
+        told = both(report, self._history.report)
         super().__init__(
-            spark, graph, specs, settings, report, upstream=upstream, companion=companion
+            spark, graph, specs, settings, told, upstream=upstream, companion=companion
         )
         self._app = app
         self._supervisor = Supervisor(settings.restarts)
@@ -61,6 +68,11 @@ class RunningPipeline(RunningQueries):
 
     def start(self) -> Self:
         self._claim.take()
+        specs = list(self._specs.values())
+        # A disk that refuses this refuses the checkpoint as well, and that error says more.
+        with contextlib.suppress(OSError):
+            write_about(self._folder, self._graph, specs, self.settings, self._app)
+        self._history.start()
         self._listener.on_end = self._wake
         try:
             self._claim.keep(self._give_up)
@@ -145,8 +157,9 @@ class RunningPipeline(RunningQueries):
         if self._control is not None:
             self._control.close()
         failures = {name: str(q.exception) for name, q in self._queries.items() if q.exception}
-        self._claim.release(dict(last_batches), failures)
         super()._ended(last_batches)
+        self._history.close()
+        self._claim.release(dict(last_batches), failures)
 
     def _answer(self, request: dict[str, Any]) -> dict[str, Any]:
         command, table = request.get("command"), request.get("table")
@@ -169,6 +182,8 @@ class RunningPipeline(RunningQueries):
             return {"stopping": list(self._queries)}
         if command == "rows" and table:
             return self._rows(str(table), int(request.get("rows", 20)))
+        if command == "arrow" and table:
+            return {"arrow": self._arrow(str(table), int(request.get("rows", 20)))}
         raise ValueError(f"unknown command {command!r}")
 
     def _rows(self, table: str, rows: int) -> dict[str, Any]:
@@ -176,3 +191,13 @@ class RunningPipeline(RunningQueries):
         frame = self._spark.table(self[table].name)
         found = frame.limit(rows).collect()
         return {"columns": frame.columns, "rows": [list(row) for row in found]}
+
+    def _arrow(self, table: str, rows: int) -> str:
+        """The same as an Arrow stream, so that types survive."""
+        import pyarrow
+
+        found = self._spark.table(self[table].name).limit(rows).toArrow()
+        sink = pyarrow.BufferOutputStream()
+        with pyarrow.ipc.new_stream(sink, found.schema) as writer:
+            writer.write_table(found)
+        return base64.b64encode(sink.getvalue().to_pybytes()).decode()

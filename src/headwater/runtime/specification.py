@@ -34,6 +34,8 @@ class QuerySpec:
     """What becomes of late rows; None where no row can be late."""
     shape: str | None = None
     """What of the query its checkpoint depends on, as a text to be left there."""
+    python: tuple[str, ...] = ()
+    """Python functions that its rows pass through."""
 
     @property
     def name(self) -> str:
