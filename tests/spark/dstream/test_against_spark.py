@@ -10,6 +10,9 @@ from typing import Any
 
 import pytest
 
+# Two programs of some fifty streams, in the set-up of the first test.
+pytestmark = pytest.mark.timeout(900)
+
 WORDS = [
     [("a", 1), ("b", 2), ("a", 3), ("c", 1)],
     [("b", 5), ("b", 1)],
