@@ -1,6 +1,5 @@
 """Run tests. In a project: pytest on its tests/. In a checkout of Headwater: ruff, mypy, then the
-tiers unit, spark and e2e (or those named), and one summary. The tiers spark and e2e run side by
-side: each waits more than it computes.
+tiers unit, spark and e2e (or those named), and one summary.
 
 Everything after the tiers is handed on to pytest: headwater test unit -k parsing -x
 """
@@ -11,13 +10,10 @@ import argparse
 import os
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
 
 from headwater.cli.exit_codes import ExitCode
 
@@ -59,7 +55,7 @@ def _project(folder: Path, arguments: Sequence[str]) -> int:
     return _pytest(folder, ["tests", *arguments])
 
 
-def _pytest(folder: Path, arguments: Sequence[str], output: IO[str] | None = None) -> int:
+def _pytest(folder: Path, arguments: Sequence[str]) -> int:
     """pytest with the environment that a run gives Spark: its Java and this Python."""
     import importlib.util
 
@@ -78,9 +74,7 @@ def _pytest(folder: Path, arguments: Sequence[str], output: IO[str] | None = Non
         "PYTHONPATH": os.pathsep.join(filter(None, paths)),
     }
     command = [sys.executable, "-m", "pytest", *arguments]
-    return subprocess.run(
-        command, cwd=folder, env=environment, stdout=output, stderr=output
-    ).returncode
+    return subprocess.run(command, cwd=folder, env=environment).returncode
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,35 +89,19 @@ class Outcome:
 
 
 def _repository(root: Path, tiers: Sequence[str], passed_on: Sequence[str]) -> int:
-    began = time.monotonic()
     outcomes = []
     if not tiers and not passed_on:
         outcomes += [_timed(name, command, root) for name, command in _CHECKS.items()]
-    chosen = [tier for tier in tiers or TIERS if (root / "tests" / tier).is_dir()]
-    if tiers or passed_on:
-        outcomes += [_tier(root, tier, passed_on) for tier in chosen]
-    else:
-        outcomes += _all_tiers(root, chosen)
+    for tier in tiers or TIERS:
+        if (root / "tests" / tier).is_dir():
+            outcomes.append(_tier(root, tier, passed_on))
     print("\nsummary")
     for outcome in outcomes:
         print(outcome.line())
-    total = Outcome("all", max(outcome.code for outcome in outcomes), time.monotonic() - began)
-    print(total.line(), flush=True)
-    return next((outcome.code for outcome in outcomes if outcome.code), int(ExitCode.OK))
-
-
-def _all_tiers(root: Path, tiers: Sequence[str]) -> list[Outcome]:
-    """The last tier beside the others; what it printed follows when they are done."""
-    *first, last = tiers
-    with tempfile.TemporaryFile("w+") as printed, ThreadPoolExecutor(1) as beside:
-        outcomes = [_tier(root, tier, ()) for tier in first[:1]]
-        waiting = beside.submit(_tier, root, last, (), printed)
-        outcomes += [_tier(root, tier, ()) for tier in first[1:]]
-        print(f"tests/{last}, which ran beside: waiting for its end ...", flush=True)
-        outcomes.append(waiting.result())
-        printed.seek(0)
-        print(printed.read(), flush=True)
-    return outcomes
+    total = sum(outcome.seconds for outcome in outcomes)
+    failed = [outcome for outcome in outcomes if outcome.code]
+    print(f"  {'all':<14} {'failed' if failed else 'passed':<12} {total:6.1f} s", flush=True)
+    return failed[0].code if failed else ExitCode.OK
 
 
 _CHECKS = {
@@ -140,12 +118,10 @@ def _timed(name: str, command: Sequence[str], root: Path) -> Outcome:
     return Outcome(name, subprocess.run(tool, cwd=root).returncode, time.monotonic() - began)
 
 
-def _tier(
-    root: Path, tier: str, passed_on: Sequence[str], output: IO[str] | None = None
-) -> Outcome:
+def _tier(root: Path, tier: str, passed_on: Sequence[str]) -> Outcome:
     print(f"tests/{tier} ...", flush=True)
     began = time.monotonic()
-    code = _pytest(root, [f"tests/{tier}", *passed_on], output)
+    code = _pytest(root, [f"tests/{tier}", *passed_on])
     # With a selection such as -k, a tier may hold no matching test.
     is_empty = code == _NO_TESTS_COLLECTED and bool(passed_on)
     return Outcome(f"tests/{tier}", 0 if is_empty else code, time.monotonic() - began)

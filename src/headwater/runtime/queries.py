@@ -180,7 +180,7 @@ class RunningQueries:
         ended = [query for query in self._queries.values() if query.has_ended_untold]
         if ended:
             # Progress comes through Spark's listener bus: let the last batch be told first.
-            self._spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty()
+            self._hear_what_was_told()
         for query in ended:
             self._on_end(query)
 
@@ -190,7 +190,7 @@ class RunningQueries:
 
     def await_sides(self) -> None:
         """Returns when the late and rejected rows of every batch that ended are stored."""
-        self._spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty()
+        self._hear_what_was_told()
         if self._sides is not None:
             self._sides.await_decided()
 
@@ -264,13 +264,21 @@ class RunningQueries:
     def _reads_any(self, table: str, others: Sequence[str]) -> bool:
         return any(read.name in others for read in self._graph.reads_directly(table))
 
+    def _hear_what_was_told(self) -> None:
+        """Waits until what Spark has told so far has reached all listeners; one that is slow, a
+        user's own or on a busy machine, holds nothing up for longer than Spark waits."""
+        from py4j.protocol import Py4JJavaError
+
+        with contextlib.suppress(Py4JJavaError):
+            self._spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty()
+
     def _stop(self, end: float) -> bool:
         if self._companion is not None:
             self._companion.close()
         for query in self._queries.values():
             query.request_stop()
         forced = {query: query.finish(deadline_s=_left(end)) for query in self._queries.values()}
-        self._spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty()
+        self._hear_what_was_told()
         for query, was_forced in forced.items():
             query.tell_end(was_forced=was_forced)
         self._listener.remove()

@@ -74,7 +74,7 @@ if TYPE_CHECKING:
     from headwater.pipeline import Pipeline
 
 _POLL_S = 0.003
-_WAIT_S = 60.0
+_WAIT_S = 180.0
 TESTABLE = (
     TriggerKind.DEFAULT,
     TriggerKind.PROCESSING_TIME,

@@ -206,17 +206,11 @@ def order(number: int) -> dict[str, Any]:
     return {"key": "k", "value": "v", "topic": "orders", "offset": number, "timestamp": at}
 
 
-def signal(number: int) -> dict[str, Any]:
-    at = dt.datetime(2026, 1, 1, 12, number, tzinfo=dt.UTC)
-    return {"id": number, "device": f"device-{number % 2}", "at": at, "celsius": float(number)}
-
-
 @pytest.mark.parametrize(
     ("name", "rows"),
     [
         ("kafka", {"orders": [order(n) for n in range(4)]}),
         ("latency", {"pings": [{"key": "k", "value": str(n)} for n in range(4)]}),
-        ("iot", {"signals": [signal(n) for n in range(6)]}),
     ],
 )
 def test_the_examples_over_kafka_hold_without_a_broker(
