@@ -71,25 +71,27 @@ class SourceLog:
         """The files between two offsets."""
         after = -1 if start is None else int(json.loads(start)["logOffset"])
         last = int(json.loads(end)["logOffset"])
-        found: dict[str, None] = {}
-        for number in range(after + 1, last + 1):
-            for entry in self._entries(number):
-                if entry["batchId"] == number:
-                    found[entry["path"]] = None
-        return list(found)
+        wanted = range(after + 1, last + 1)
+        # Every tenth file of the log holds those before it as well: each is read once.
+        entries = {
+            (entry["batchId"], entry["path"])
+            for name in {self._file_of(number) for number in wanted} - {None}
+            for entry in self._entries(f"{self._folder}/{name}")
+            if entry["batchId"] in wanted
+        }
+        return [path for _, path in sorted(entries)]
 
-    def _entries(self, number: int) -> list[dict[str, Any]]:
-        """Every tenth file of the log holds the ones before as well; some are gone by then."""
-        for name in (str(number), *self._compacted(number)):
-            path = f"{self._folder}/{name}"
-            if self._files.exists(path):
-                return [json.loads(line) for line in self._files.read(path).splitlines()[1:]]
-        return []
-
-    def _compacted(self, number: int) -> list[str]:
+    def _file_of(self, number: int) -> str | None:
+        """The file that has the entries of an offset; one of its own is gone after a while."""
+        if self._files.exists(f"{self._folder}/{number}"):
+            return str(number)
         names = [name for name in self._files.names(self._folder) if name.endswith(".compact")]
-        later = [name for name in names if int(name.removesuffix(".compact")) >= number]
-        return sorted(later, key=lambda name: int(name.removesuffix(".compact")))
+        later = [int(name.removesuffix(".compact")) for name in names]
+        first = min((found for found in later if found >= number), default=None)
+        return None if first is None else f"{first}.compact"
+
+    def _entries(self, path: str) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in self._files.read(path).splitlines()[1:]]
 
 
 class FileInput(Input):
