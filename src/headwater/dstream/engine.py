@@ -86,6 +86,8 @@ class Engine:
         self._first_ms = 0
         self.batch = -1
         self.zero_ms = 0
+        self.run_id = ""
+        """The id of the query: the same after a restart."""
         self.failure: BaseException | None = None
         self.ended = threading.Event()
         self._thread = threading.Thread(target=self._pace, name="dstream batches", daemon=True)
@@ -157,11 +159,6 @@ class Engine:
             settings["spark.sql.streaming.checkpointFileManagerClass"] = _LOCAL_FILES
         return settings
 
-    @property
-    def run_id(self) -> str:
-        """The id of the query: the same after a restart."""
-        return "" if self._query is None else str(self._query.id)
-
     def _position(self) -> tuple[int, bool]:
         """The time of the next batch, and whether there were batches before this start."""
         entry = self._log.latest()
@@ -204,6 +201,7 @@ class Engine:
             .trigger(processingTime=f"{self._interval_ms} milliseconds")
         )
         self._query = start_on(writer, self._query_clock)
+        self.run_id = str(self._query.id)
         self._query_is_known.set()
 
     def _await_batch(self, due_ms: int) -> None:
@@ -216,7 +214,8 @@ class Engine:
                     return
 
     def _end_query(self) -> None:
-        query = self._query
+        # Java holds the function that it calls, which must not hold Java's query in turn.
+        query, self._query = self._query, None
         if query is None or not query.isActive:
             return
         wait_until(lambda: not query.status["isTriggerActive"], timeout_s=_TIME_TO_COMMIT_S)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING
 
 from headwater.definitions import Lookup, duration_ms
@@ -50,7 +51,7 @@ class VersionedLookup:
 
         with self._loading:
             frame = self._read()
-            known, digest = self._index(), _digest(frame)
+            known, digest = _index(self._files, self._place), _digest(frame)
             if known is not None and known["digest"] == digest:
                 return None
             # A version that a crash left without its index is never read; the next has its own.
@@ -69,18 +70,22 @@ class VersionedLookup:
         from pyspark.sql import functions as F
 
         pins = Pins(self._files, f"{log.checkpoint}/headwater/lookups/{self.lookup.name}")
-        version = asked_per_batch(self._spark, lambda: pins.version(log, self._newest))
+        # Java keeps what it may ask: the files, not this lookup with all that it reads from.
+        newest = partial(_newest, self._files, self._place)
+        version = asked_per_batch(self._spark, lambda: pins.version(log, newest))
         rows = self._spark.read.format("delta").load(f"{self._place}/rows")
         return rows.where(F.col(_VERSION) == version).drop(_VERSION)
 
-    def _newest(self) -> int:
-        known = self._index()
-        assert known is not None
-        return int(known["version"])
 
-    def _index(self) -> dict[str, int] | None:
-        path = f"{self._place}/index.json"
-        return json.loads(self._files.read(path)) if self._files.exists(path) else None
+def _newest(files: Files, place: str) -> int:
+    known = _index(files, place)
+    assert known is not None
+    return int(known["version"])
+
+
+def _index(files: Files, place: str) -> dict[str, int] | None:
+    path = f"{place}/index.json"
+    return json.loads(files.read(path)) if files.exists(path) else None
 
 
 def _digest(frame: DataFrame) -> int:

@@ -60,8 +60,8 @@ class ProgressListener:
         wrapper = "org.apache.spark.sql.streaming.PythonStreamingQueryListenerWrapper"
         self.on_end: Callable[[], None] = _nothing
         """Called when a query has ended."""
-        listener = _JavaListener(on_progress, lambda: self.on_end())
-        self._java = java_class(spark, wrapper)(listener)
+        self._called = _JavaListener(on_progress, lambda: self.on_end())
+        self._java = java_class(spark, wrapper)(self._called)
 
     def add(self) -> None:
         from pyspark import SparkContext
@@ -72,10 +72,15 @@ class ProgressListener:
 
     def remove(self) -> None:
         self._queries.removeListener(self._java)
+        self._called.forget()
 
 
 class _JavaListener:
-    """Called by Spark."""
+    """Called by Spark.
+
+    Python keeps it for as long as Java has it, and Java keeps for as long what it leads to: a
+    listener that leads to its queries would hold them, and itself, for ever.
+    """
 
     def __init__(self, on_progress: OnProgress, on_end: Callable[[], None]) -> None:
         self._on_progress = on_progress
@@ -95,11 +100,18 @@ class _JavaListener:
     def onQueryTerminated(self, event: Any) -> None:  # noqa: N802
         self._on_end()
 
+    def forget(self) -> None:
+        self._on_progress, self._on_end = _no_progress, _nothing
+
     class Java:
         implements = ["org.apache.spark.sql.streaming.PythonStreamingQueryListener"]
 
 
 def _nothing() -> None:
+    pass
+
+
+def _no_progress(run_id: str, progress: dict[str, Any], java: Any) -> None:
     pass
 
 
