@@ -134,7 +134,14 @@ _PER_PROFILE = (
 )
 _MAY_BE_ZERO = ("restarts",)
 _TOP = ("app", "profile")
-_VARIABLES_OF_SETUP = ("ENV", "CACHE", "IVY_SETTINGS", "SUPERVISOR_PID")
+_VARIABLES_OF_SETUP = (
+    "ENV",
+    "CACHE",
+    "CLASS_ARCHIVE",
+    "CLASS_ARCHIVE_INTO",
+    "IVY_SETTINGS",
+    "SUPERVISOR_PID",
+)
 _KINDS: dict[str, type] = {f.name: int for f in fields(Settings) if "int" in str(f.type)}
 
 

@@ -15,6 +15,7 @@ from headwater.events import Report, silent, step
 from headwater.local.jars import JarSet, jar_paths
 from headwater.local.java import find_java
 from headwater.local.ports import HOST
+from headwater.runtime.class_archive import archive_options
 from headwater.runtime.shipping import python_files
 from headwater.settings import Settings
 
@@ -177,7 +178,11 @@ def open_session(
     if active is not None:
         _require_connectors(active, needed)
         return active
-    paths = jar_paths(needed, report=report)
+    is_local = settings.master.startswith("local")
+    # All connectors on one class path: then one archive of classes serves every application.
+    paths = jar_paths(
+        _CLASS_OF if is_local else sorted(needed, key=list(JarSet).index), report=report
+    )
     java = find_java()
     os.environ["JAVA_HOME"] = str(java.home)
     # Without this another interpreter on the path runs the workers.
@@ -189,12 +194,14 @@ def open_session(
         builder = builder.config(setting.key, setting.value)
     key, value = _jar_setting(settings, paths)
     builder = builder.config(key, value)
-    if not settings.master.startswith("local"):
+    java_options = [settings.spark.get(_JAVA_OPTIONS, "")]
+    if is_local:
+        java_options.append(archive_options(java, paths, report))
+    else:
         builder = builder.config("spark.submit.pyFiles", ",".join(python_files(settings)))
     if not is_verbose:
-        java_options = "spark.driver.extraJavaOptions"
-        given = settings.spark.get(java_options, "")
-        builder = builder.config(java_options, f"{given} {_log_option(log)}".strip())
+        java_options.append(_log_option(log))
+    builder = builder.config(_JAVA_OPTIONS, " ".join(filter(None, java_options)))
     with step("Starting Spark", report), _stderr_to(None if is_verbose else log):
         session: SparkSession = builder.getOrCreate()
         # Custom state needs the state coordinator even in a batch; asking for queries starts it.
@@ -202,6 +209,7 @@ def open_session(
     return session
 
 
+_JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 _CLASS_OF = {
     JarSet.DELTA: "io.delta.tables.DeltaTable",
     JarSet.KAFKA: "org.apache.spark.sql.kafka010.KafkaSourceProvider",

@@ -1,0 +1,80 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from headwater.events import silent
+from headwater.local.java import JavaRuntime
+from headwater.runtime import class_archive
+from headwater.runtime.class_archive import archive_options
+
+JARS = [Path("one.jar"), Path("two.jar")]
+
+
+@pytest.fixture
+def cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    monkeypatch.setenv("HEADWATER_CACHE", str(tmp_path / "cache"))
+    monkeypatch.delenv("HEADWATER_CLASS_ARCHIVE", raising=False)
+    (tmp_path / "cache").mkdir()
+    return tmp_path / "cache"
+
+
+@pytest.fixture
+def java(tmp_path: Path) -> JavaRuntime:
+    return JavaRuntime(tmp_path / "jdk", 17, "PATH")
+
+
+def trains(monkeypatch: pytest.MonkeyPatch, content: bytes | None) -> list[Path]:
+    """What a training leaves behind, without a JVM; the drafts that it was asked for."""
+    asked: list[Path] = []
+
+    def train(draft: Path, folder: Path) -> None:
+        asked.append(draft)
+        (folder / "log").touch()
+        if content is not None:
+            draft.write_bytes(content)
+
+    monkeypatch.setattr(class_archive, "_train", train)
+    return asked
+
+
+def test_an_archive_is_made_once(
+    cache: Path, java: JavaRuntime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = trains(monkeypatch, b"classes")
+    first = archive_options(java, JARS, silent)
+    assert archive_options(java, JARS, silent) == first
+    assert len(asked) == 1
+    (archive,) = (cache / "classes").glob("*.jsa")
+    assert f"-XX:SharedArchiveFile={archive}" in first
+    assert archive.read_bytes() == b"classes"
+
+
+def test_other_jars_have_another_archive(
+    cache: Path, java: JavaRuntime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = trains(monkeypatch, b"classes")
+    assert archive_options(java, JARS, silent) != archive_options(java, JARS[:1], silent)
+    assert len(asked) == 2
+
+
+def test_a_java_that_cannot_do_it_is_asked_once(
+    cache: Path, java: JavaRuntime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = trains(monkeypatch, None)
+    assert [archive_options(java, JARS, silent) for _ in range(2)] == ["", ""]
+    assert len(asked) == 1
+
+
+def test_a_cache_that_cannot_be_written_to_does_no_harm(cache: Path, java: JavaRuntime) -> None:
+    (cache / "classes").write_text("a file where a folder should be")
+    assert archive_options(java, JARS, silent) == ""
+
+
+def test_it_can_be_switched_off(
+    cache: Path, java: JavaRuntime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HEADWATER_CLASS_ARCHIVE", "off")
+    assert archive_options(java, JARS, silent) == ""
+    assert not (cache / "classes").exists()
