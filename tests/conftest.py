@@ -18,8 +18,9 @@ if TYPE_CHECKING:
     from headwater.cli.app import Application
     from headwater.settings import Connection
 
-# Runs of seconds do not repay the second compiler; every JVM that a test starts goes without it.
-os.environ.setdefault("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1")
+# Runs of seconds do not repay the second compiler; the JVMs that tests start go without it.
+_FIRST_COMPILER_ONLY = "-XX:TieredStopAtLevel=1"
+os.environ.setdefault("JAVA_TOOL_OPTIONS", _FIRST_COMPILER_ONLY)
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 
@@ -31,9 +32,13 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     from headwater.settings import Settings
 
     settings = Settings(
-        folder=tmp_path_factory.mktemp("session"), master="local[2]", driver_memory="1500m"
+        folder=tmp_path_factory.mktemp("session"), master="local[2]", driver_memory="2500m"
     )
-    session = open_session(settings, [JarSet.DELTA, JarSet.KAFKA, JarSet.POSTGRES])
+    with pytest.MonkeyPatch.context() as patch:
+        if os.environ["JAVA_TOOL_OPTIONS"] == _FIRST_COMPILER_ONLY:
+            # The session of all tests runs for many minutes.
+            patch.delenv("JAVA_TOOL_OPTIONS")
+        session = open_session(settings, [JarSet.DELTA, JarSet.KAFKA, JarSet.POSTGRES])
     yield session
     session.stop()
 

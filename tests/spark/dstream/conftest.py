@@ -10,6 +10,7 @@ import threading
 import time
 import warnings
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -112,15 +113,16 @@ def by_headwater(sc: SparkContext, folder: Path, program: Program, *inputs: Batc
     return collected.results
 
 
+Run = Callable[..., Results]
+
+
 @pytest.fixture(scope="session")
-def both(
-    spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
-) -> Callable[..., tuple[Results, Results]]:
-    """What Spark's DStreams and what Headwater's give for a program."""
+def judged(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """What Spark's DStreams give for a program."""
+    return partial(by_spark, spark.sparkContext, tmp_path_factory.mktemp("spark"))
 
-    def run(program: Program, *inputs: Batches) -> tuple[Results, Results]:
-        folder = tmp_path_factory.mktemp("dstream")
-        expected = by_spark(spark.sparkContext, folder / "spark", program, *inputs)
-        return expected, by_headwater(spark.sparkContext, folder / "ours", program, *inputs)
 
-    return run
+@pytest.fixture(scope="session")
+def given(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """What Headwater's DStreams give for a program."""
+    return partial(by_headwater, spark.sparkContext, tmp_path_factory.mktemp("ours"))
