@@ -24,6 +24,7 @@ from headwater.verification.crash_matrix import (
     Round,
     TableFacts,
     cells_of,
+    covering,
     random_cells,
 )
 from headwater.verification.redirection import crash_name, unread
@@ -66,6 +67,8 @@ def run_crashes(
         _with_late(one, one.name in late and f"{one.name}__late" in reference) for one in facts
     ]
     cells = cells_of(known)
+    if args.cover:
+        cells = covering(cells, args.seed)
     rounds: list[Round] = []
     for number, chosen in enumerate(_chunks(args, cells, matrix.most_per_round), start=1):
         rounds.append(matrix.round(number, chosen, reference))
@@ -76,7 +79,7 @@ def run_crashes(
 
 def _chunks(args: argparse.Namespace, cells: Sequence[Cell], size: int) -> Iterator[list[Cell]]:
     """The cells of each round; with --random until the time is over."""
-    if args.all:
+    if args.random is None:
         for start in range(0, len(cells), size):
             yield list(cells[start : start + size])
         return

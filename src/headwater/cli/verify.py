@@ -52,13 +52,20 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="with --crash: kill a real driver at every point, into sinks beside the real ones",
     )
     parser.add_argument(
+        "--cover",
+        action="store_true",
+        help="with --crash: the same in few cells, with every point and all kinds of every table",
+    )
+    parser.add_argument(
         "--random",
         type=options.seconds,
         metavar="60s",
         help="with --crash: the same at random points, for this time",
     )
     parser.add_argument(
-        "--results", metavar="FILE", help="with --all or --random: what became of every crash"
+        "--results",
+        metavar="FILE",
+        help="of --all, --cover or --random: what became of every crash",
     )
     parser.add_argument("--seed", type=int, default=0, help="where the random choices begin (0)")
     parser.add_argument(
@@ -77,7 +84,7 @@ def run(args: argparse.Namespace) -> int:
     seconds = duration_ms(args.duration, what="--for") / 1000
     _check(args)
     application = load_app(args.app, flags=options.flags(args), report=step_printer())
-    if args.all or args.random is not None:
+    if _ways(args):
         from headwater.cli.crashes import run_crashes
 
         return run_crashes(args, application, files)
@@ -122,15 +129,22 @@ def run(args: argparse.Namespace) -> int:
 def _check(args: argparse.Namespace) -> None:
     from headwater.errors import OptionsConflict
 
-    is_matrix = args.all or args.random is not None
-    if is_matrix and not args.crash:
-        raise OptionsConflict("--all and --random", "without --crash", "headwater verify --crash")
-    if args.all and args.random is not None:
-        raise OptionsConflict("--random", "together with --all", "headwater verify --crash --all")
-    if args.results and not is_matrix:
+    ways = _ways(args)
+    if ways and not args.crash:
+        raise OptionsConflict(ways[0], "without --crash", f"headwater verify --crash {ways[0]}")
+    if len(ways) > 1:
+        remedy = f"headwater verify --crash {ways[0]}"
+        raise OptionsConflict(ways[1], f"together with {ways[0]}", remedy)
+    if args.results and not ways:
         raise OptionsConflict(
-            "--results", "without --all or --random", "headwater verify --crash --all"
+            "--results", "without --all, --cover or --random", "headwater verify --crash --all"
         )
+
+
+def _ways(args: argparse.Namespace) -> list[str]:
+    """How the crashes of a real driver are chosen, as asked for."""
+    asked = {"--all": args.all, "--cover": args.cover, "--random": args.random is not None}
+    return [option for option, is_asked in asked.items() if is_asked]
 
 
 def _input(text: str) -> tuple[str, Path]:
