@@ -27,6 +27,10 @@ class OffsetLog:
         self._latest = -1
         self._known: OffsetEntry | None = None
 
+    def until(self, batch: int) -> OffsetLog:
+        """The log as it was when this batch was the newest."""
+        return _LogUntil(self._files, self.checkpoint, batch)
+
     def entry(self, batch: int) -> OffsetEntry | None:
         """What was logged for a batch; None where it was not, or is no longer there."""
         if self._known is not None and self._known.batch == batch:
@@ -62,3 +66,12 @@ class OffsetLog:
         """The watermark that the newest batch began with; 0 before the first."""
         entry = self.latest()
         return 0 if entry is None else entry.watermark_ms
+
+
+class _LogUntil(OffsetLog):
+    def __init__(self, files: Files, checkpoint: str, batch: int) -> None:
+        super().__init__(files, checkpoint)
+        self._batch = batch
+
+    def latest(self) -> OffsetEntry | None:
+        return self.entry(self._batch)

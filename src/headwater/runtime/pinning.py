@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from headwater.runtime.offsets import OffsetLog
 from headwater.runtime.storage import Files
 
-_KEPT = 3
+_KEPT = 100
+"""As many as Spark keeps of its own log: a late row's batch may be read again for so long."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -354,13 +354,17 @@ class RunningQueries:
         assert self._reloader is not None
         return self._reloader.lookups[lookup].load() is not None
 
-    def _versioned(self, table: str, definition: Lookup | Model) -> DataFrame | None:
+    def _versioned(
+        self, table: str, definition: Lookup | Model, *, batch: int | None = None
+    ) -> DataFrame | None:
+        """The version for the batch that runs, or for one that was."""
+        log = self._log(table) if batch is None else self._log(table).until(batch)
         if isinstance(definition, Model):
-            return self.model(definition.name).frame(self._log(table))
+            return self.model(definition.name).frame(log)
         versions = self._reloader.lookups if self._reloader else {}
         if definition.name not in versions:
             return None
-        return versions[definition.name].frame(self._log(table))
+        return versions[definition.name].frame(log)
 
     @property
     def spark(self) -> SparkSession:
@@ -460,10 +464,15 @@ class RunningQueries:
 
     def _sides_of(self, spec: QuerySpec, built: Mapping[str, BuiltTable]) -> Iterator[SideTable]:
         frame, log = built[spec.name].frame, self._log(spec.name)
-        # A batch that is read again tells nobody.
-        unheard = replace(self._frames, gate=lambda table, source: None)
+
+        def again(batch: int) -> BuiltTable:
+            """A batch that is read again tells nobody, and joins what it joined before."""
+            versioned = partial(self._versioned, batch=batch)
+            unheard = replace(self._frames, gate=lambda table, source: None, versioned=versioned)
+            return unheard.stream(spec.name, spec.trigger)
+
         replay = Replay(
-            lambda: unheard.stream(spec.name, spec.trigger),
+            again,
             log,
             self._files,
             self._storage.replays(spec.name),

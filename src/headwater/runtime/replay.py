@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 
 
 class Replay:
-    """Replays batches of the query that `build` gives.
+    """Replays batches of the query that `build` gives for them.
 
     Spark runs a batch again that its offset log has and its commit log has not: a copy of the two
     log entries, in a checkpoint of its own, gives any query over the same sources just that batch.
     """
 
     def __init__(
-        self, build: Callable[[], BuiltTable], log: OffsetLog, files: Files, place: str
+        self, build: Callable[[int], BuiltTable], log: OffsetLog, files: Files, place: str
     ) -> None:
         self._build = build
         self._log = log
@@ -37,7 +37,7 @@ class Replay:
             raise LookupError(f"{self._log.checkpoint} no longer has the offsets of batch {batch}")
         place = f"{self._place}/{uuid.uuid4().hex}"
         # Reads of its own: a source may forget what the query has committed.
-        whole = self._build()
+        whole = self._build(batch)
         part = take(whole)
         indexes = _indexes(whole.frame, part)
         try:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from headwater import Pipeline
-from headwater.connectors import csv, kafka
+from headwater.connectors import csv, json, kafka
 from headwater.errors import NotStreamable
+from headwater.settings import Settings
 from headwater.testing import (
     Harness,
     add,
@@ -182,3 +185,53 @@ def test_a_batch_that_runs_again_joins_what_it_joined_before() -> None:
         ]
     finally:
         scene.close()
+
+
+def test_a_late_row_that_is_kept_afterwards_joins_what_its_batch_joined(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    sites = tmp_path / "sites.csv"
+
+    def app(storage: str) -> Pipeline:
+        app = Pipeline("enriched", settings=Settings(folder=tmp_path, storage=storage))
+        app.source(
+            "signals",
+            json(str(tmp_path / "in")),
+            schema="device string, at timestamp",
+            event_time="at",
+            watermark="1 minute",
+        )
+        app.lookup("sites", csv(str(sites)), schema="device string, site string", reload="1 hour")
+
+        @app.table(late="capture", mode="append")
+        def counts(signals: DataFrame, sites: DataFrame) -> DataFrame:
+            known = signals.join(sites, "device").groupBy(F.window("at", "1 minute"), "site")
+            return known.agg(F.count("*").alias("signals"))
+
+        return app
+
+    def run(storage: str, number: int, site: str, *moments: str) -> None:
+        sites.write_text(f"device,site\nd1,{site}\n")
+        lines = [f'{{"device": "d1", "at": "2026-01-01T{moment}Z"}}\n' for moment in moments]
+        (tmp_path / "in").mkdir(exist_ok=True)
+        (tmp_path / f"in/{number}.json").write_text("".join(lines))
+        app(storage).refresh()
+
+    def late(storage: str) -> list[str]:
+        place = tmp_path / storage / "enriched/tables/counts__late"
+        return [row.site for row in spark.read.format("delta").load(str(place)).collect()]
+
+    run("one", 0, "Rome", "12:00:00", "12:10:00")
+    run("one", 1, "Rome", "12:00:30", "12:11:00")
+    run("one", 2, "Oslo", "12:20:00")
+    assert late("one") == ["Rome"]
+
+    # As after a crash that came before the late rows of these batches were kept.
+    shutil.copytree(tmp_path / "one", tmp_path / "two")
+    shutil.rmtree(tmp_path / "two/enriched/tables/counts__late")
+    kept_until = tmp_path / "two/enriched/checkpoints/counts/headwater/counts__late"
+    assert int(kept_until.read_text()) > 0
+    kept_until.write_text("0")
+    kept_until.with_name(f".{kept_until.name}.crc").unlink(missing_ok=True)
+    run("two", 3, "Oslo", "12:21:00")
+    assert late("two") == ["Rome"]
