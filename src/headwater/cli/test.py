@@ -121,7 +121,9 @@ def _timed(name: str, command: Sequence[str], root: Path) -> Outcome:
 def _tier(root: Path, tier: str, passed_on: Sequence[str]) -> Outcome:
     print(f"tests/{tier} ...", flush=True)
     began = time.monotonic()
-    code = _pytest(root, [f"tests/{tier}", *passed_on])
+    # Unit tests share nothing; the others share a Spark session, or the machine.
+    beside = ["-n", "auto", "--dist", "loadfile"] if tier == "unit" and not passed_on else []
+    code = _pytest(root, [f"tests/{tier}", *beside, *passed_on])
     # With a selection such as -k, a tier may hold no matching test.
     is_empty = code == _NO_TESTS_COLLECTED and bool(passed_on)
     return Outcome(f"tests/{tier}", 0 if is_empty else code, time.monotonic() - began)

@@ -17,6 +17,8 @@ from headwater.local import ports
 _BODY_BYTES = 64 * 1024
 _IDLE_S = 20.0
 _CONNECTIONS = 64
+_STOP_POLL_S = 0.05
+"""How soon a server notices that it is to end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +64,10 @@ class LocalServer:
             raise AddressTaken(what, port, ports.holder(port))
         self._server = _Server((ports.HOST, port), self)
         self._thread = threading.Thread(
-            target=self._server.serve_forever, name=f"headwater-{what}", daemon=True
+            target=self._server.serve_forever,
+            args=(_STOP_POLL_S,),
+            name=f"headwater-{what}",
+            daemon=True,
         )
 
     @property
