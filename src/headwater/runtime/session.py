@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from headwater.errors import SessionLacksJars
 from headwater.events import Report, silent, step
+from headwater.jvm.local_files import LOCAL_FILES, local_files_jar
 from headwater.local.jars import JarSet, jar_paths
 from headwater.local.java import find_java
 from headwater.local.ports import HOST
@@ -108,12 +109,22 @@ def spark_settings(settings: Settings) -> list[SparkSetting]:
             "small stateful batches gain nothing from planning twice",
         ),
     ]
-    if not settings.master.startswith("local"):
-        chosen += _of_cluster(settings)
+    chosen += [_LOCAL_FILES] if _is_local(settings) else _of_cluster(settings)
     mine = {setting.key: setting for setting in chosen}
     for key, value in settings.spark.items():
         mine[key] = SparkSetting(key, value, f"headwater.toml [profile.{settings.profile}.spark]")
     return list(mine.values())
+
+
+_LOCAL_FILES = SparkSetting(
+    "spark.hadoop.fs.file.impl",
+    LOCAL_FILES,
+    "Hadoop's own starts a process to set the permissions of every file it writes",
+)
+
+
+def _is_local(settings: Settings) -> bool:
+    return settings.master.startswith("local")
 
 
 def _of_cluster(settings: Settings) -> list[SparkSetting]:
@@ -178,11 +189,13 @@ def open_session(
     if active is not None:
         _require_connectors(active, needed)
         return active
-    is_local = settings.master.startswith("local")
+    is_local = _is_local(settings)
     # All connectors on one class path: then one archive of classes serves every application.
     paths = jar_paths(
         _CLASS_OF if is_local else sorted(needed, key=list(JarSet).index), report=report
     )
+    if is_local:
+        paths.insert(0, local_files_jar())
     java = find_java()
     os.environ["JAVA_HOME"] = str(java.home)
     # Without this another interpreter on the path runs the workers.
@@ -232,7 +245,7 @@ def _require_connectors(session: SparkSession, needed: Iterable[JarSet]) -> None
 def _jar_setting(settings: Settings, paths: list[Path]) -> tuple[str, str]:
     """Our jars before the user's own, in the setting that the master understands."""
     key, separator = ("spark.jars", ",")
-    if settings.master.startswith("local"):
+    if _is_local(settings):
         key, separator = ("spark.driver.extraClassPath", os.pathsep)
     given = [settings.spark[key]] if key in settings.spark else []
     return key, separator.join([*map(str, paths), *given])

@@ -1,0 +1,29 @@
+"""The one class of our own in the JVM: local files without a process for each of them.
+
+The jar beside this file is made from `java/` by `python tools/build_jar.py`.
+"""
+
+from __future__ import annotations
+
+import importlib.resources
+import os
+from hashlib import sha256
+from pathlib import Path
+
+from headwater.local.cache import cache_folder
+
+LOCAL_FILES = "io.headwater.LocalFiles"
+
+
+def local_files_jar() -> Path:
+    """The jar as a file of the cache: an archive of classes fits only jars that stay as they are,
+    and an installation may be renewed."""
+    content = importlib.resources.files("headwater.jvm").joinpath("headwater.jar").read_bytes()
+    folder = cache_folder() / "jars"
+    jar = folder / f"headwater-{sha256(content).hexdigest()[:12]}.jar"
+    if not jar.exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        draft = jar.with_name(f".{jar.name}.{os.getpid()}")
+        draft.write_bytes(content)
+        draft.replace(jar)
+    return jar
