@@ -22,7 +22,8 @@ from headwater.testing import (
     run_all,
 )
 
-WARM_UP = 12
+WARM_UP = 30
+"""So many until Java has compiled what they need: later ones are no faster."""
 ALONE = 15
 TOGETHER = 18
 THREADS = 3

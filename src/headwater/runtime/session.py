@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from headwater.errors import SessionLacksJars
 from headwater.events import Report, silent, step
+from headwater.jvm.call_sites import note_only_users_lines
 from headwater.jvm.local_files import LOCAL_FILES, local_files_jar
 from headwater.local.jars import JarSet, jar_paths
 from headwater.local.java import find_java
@@ -184,6 +185,7 @@ def open_session(
     """The active session where there is one, else a new one with Headwater's settings."""
     from pyspark.sql import SparkSession
 
+    note_only_users_lines()
     needed = {JarSet.DELTA, *jars}
     active = SparkSession.getActiveSession()
     if active is not None:
