@@ -1,8 +1,8 @@
 """PySpark's notes of who called it, kept for the lines of users only.
 
-PySpark tells the JVM the line of every call that makes a column, for the messages of errors. That is
-some nine questions to the JVM per call, and a third of all that is asked when a query starts. In
-messages the lines of users are of use, ours are not.
+PySpark tells the JVM the line of every call that makes a column, for the messages of errors. That
+is some nine questions to the JVM per call, and a third of all that is asked when a query starts.
+In messages the lines of users are of use, ours are not.
 """
 
 from __future__ import annotations
