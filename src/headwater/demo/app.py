@@ -46,14 +46,14 @@ def readings(signals: DataFrame, sites: DataFrame) -> DataFrame:
     return known.join(F.broadcast(sites), "device", "left")
 
 
-@demo.table(trigger="2 seconds")
+@demo.table(trigger="5 seconds")
 def raw(records: DataFrame, sites: DataFrame) -> DataFrame:
     """Every signal once, in a managed Delta table."""
     once = records.dropDuplicatesWithinWatermark(["id"])
     return once.join(F.broadcast(sites), "device", "left")
 
 
-@demo.table(key=["device", "minute"], mode="update", trigger="4 seconds")
+@demo.table(key=["device", "minute"], mode="update", trigger="10 seconds")
 def device_minutes(readings: DataFrame) -> DataFrame:
     return (
         readings.groupBy(F.window("at", "1 minute"), "device", "site")
@@ -64,7 +64,7 @@ def device_minutes(readings: DataFrame) -> DataFrame:
 
 demo.model(
     trained_on="raw",
-    every="20 seconds",
+    every="10 seconds",
     schema=baselines.COLUMNS,
     evaluate=baselines.closeness,
     name="baseline",
@@ -79,13 +79,13 @@ def scored(readings: DataFrame, baseline: DataFrame) -> DataFrame:
     return known.withColumn("off", (F.col("celsius") - F.col("expected")) / F.col("spread"))
 
 
-@demo.table(into=kafka(ANOMALIES, create=True), key="device", trigger="1 second")
+@demo.table(into=kafka(ANOMALIES, create=True), key="device", trigger="2 seconds")
 def anomalies(scored: DataFrame) -> DataFrame:
     columns = ["id", "device", "site", "at", "arrived", "celsius", "expected", "off"]
     return scored.where(F.abs("off") > TOO_FAR).select(*columns, "model_version")
 
 
-@demo.table(trigger="4 seconds")
+@demo.table(trigger="10 seconds")
 def stuck(readings: DataFrame) -> DataFrame:
     """Devices that said the same again and again for four seconds."""
     return (
@@ -100,7 +100,7 @@ def stuck(readings: DataFrame) -> DataFrame:
     )
 
 
-@demo.table(trigger="4 seconds")
+@demo.table(trigger="10 seconds")
 def silent(signals: DataFrame) -> DataFrame:
     """Devices that were not heard of for a while, by a timer of the event time."""
     found = (

@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from headwater.definitions import Model, duration_ms
 from headwater.events import ModelPublished, ModelRefused, ModelTrained, Report
@@ -16,6 +16,7 @@ from headwater.runtime.failures import first_line
 from headwater.runtime.frames import users_line
 from headwater.runtime.models import NONE, ColumnsDoNotFit, ModelStore, Version
 from headwater.runtime.queries import RunningQueries
+from headwater.runtime.session import scheduled_as
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -77,7 +78,8 @@ class Trainer:
         no version is judged by what an earlier one has learnt from."""
         from pyspark.sql import functions as F
 
-        if rows.isEmpty():
+        # Where something was learnt before, there is something to learn from.
+        if not self.store.versions() and rows.isEmpty():
             raise _Refused(f"table {self._model.trained_on} holds no rows yet")
         if self._model.evaluate is None:
             return rows, rows.limit(0)
@@ -105,8 +107,21 @@ class Trainer:
         evaluate = self._model.evaluate
         if evaluate is None:
             return trained
-        if held_back.isEmpty():
-            raise _Refused("too few rows to hold some back for the evaluation")
+        held_back = held_back.persist()
+        try:
+            if held_back.isEmpty():
+                raise _Refused("too few rows to hold some back for the evaluation")
+            return self._compared(trained, running, evaluate, held_back)
+        finally:
+            held_back.unpersist()
+
+    def _compared(
+        self,
+        trained: Version,
+        running: int,
+        evaluate: Callable[[Any, DataFrame], float],
+        held_back: DataFrame,
+    ) -> Version:
         score = float(evaluate(self.store.content(trained.version), held_back))
         trained = replace(trained, score=score)
         if math.isnan(score):
@@ -193,6 +208,10 @@ class Training:
 
     def _work(self, run: RunningQueries, trainer: Trainer) -> None:
         run.spark.addTag(_tag(run))
+        with scheduled_as(run.spark, f"{run.name}/{trainer.store.model.name}"):
+            self._train_when_due(trainer)
+
+    def _train_when_due(self, trainer: Trainer) -> None:
         every_s = duration_ms(trainer.store.model.every or "") / 1000
         wait_s = _due_in_s(trainer.store, every_s)
         while not self._ended.wait(wait_s):
@@ -201,7 +220,7 @@ class Training:
     def _train(self, trainer: Trainer) -> bool:
         """Whether there was anything to learn from."""
         try:
-            if not trainer.has_rows():
+            if not trainer.store.versions() and not trainer.has_rows():
                 return False
             trainer.train()
         except Exception as problem:

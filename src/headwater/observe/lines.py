@@ -159,7 +159,7 @@ def event_line(event: Event) -> str | None:
             return f"{source}: {records} rejected, kept in {source}__rejected"
         case LateCaptured(table=table, batch=batch, rows=rows):
             missed = "1 missed window" if rows == 1 else f"{rows:,} missed windows"
-            return f"{table}: late rows of batch {batch} kept in {table}__late ({missed})"
+            return f"{table}: late rows up to batch {batch} kept in {table}__late ({missed})"
         case LookupReloaded(lookup=lookup, problem=None):
             return f"{lookup}: changed, joined from the next batch on"
         case LookupReloaded(lookup=lookup, problem=problem):

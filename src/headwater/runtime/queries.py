@@ -43,6 +43,7 @@ from headwater.runtime.progress import ProgressListener, batch_completed
 from headwater.runtime.query import Launched, Query
 from headwater.runtime.rejects import RejectedRecords, reported_by, reporter_of, source_index
 from headwater.runtime.replay import Replay
+from headwater.runtime.session import scheduled_as
 from headwater.runtime.sides import DeltaSideStore, SideStore, SideTable, SideTables, Told
 from headwater.runtime.specification import QuerySpec, read_request, write_request
 from headwater.runtime.storage import FileNote, Files, Storage, last_number
@@ -429,7 +430,10 @@ class RunningQueries:
         writer = self._writer(spec, built.frame, request).queryName(spec.name)
         writer = triggered(writer, spec).option("checkpointLocation", checkpoint)
         try:
-            with _watermark_policy(self._spark, spec.table.watermarks):
+            with (
+                _watermark_policy(self._spark, spec.table.watermarks),
+                scheduled_as(self._spark, f"{self.name}/{spec.name}"),
+            ):
                 query = writer.start() if self._clock is None else start_on(writer, self._clock)
         except Exception as cause:
             location = spec.table.location

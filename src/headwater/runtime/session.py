@@ -105,6 +105,11 @@ def spark_settings(settings: Settings) -> list[SparkSetting]:
             _SQL + "streaming.metricsEnabled", "false", "metrics come from the progress reports"
         ),
         SparkSetting(
+            "spark.scheduler.mode",
+            "FAIR",
+            "no query waits for the long jobs of another: each has its own share of the cores",
+        ),
+        SparkSetting(
             _SQL + "adaptive.enabled",
             "false",
             "small stateful batches gain nothing from planning twice",
@@ -224,6 +229,17 @@ def open_session(
     return session
 
 
+@contextlib.contextmanager
+def scheduled_as(spark: SparkSession, name: str) -> Iterator[None]:
+    """What this thread begins, queries too, has a share of the cores under this name."""
+    spark.sparkContext.setLocalProperty(_POOL, name)
+    try:
+        yield
+    finally:
+        spark.sparkContext.setLocalProperty(_POOL, None)  # type: ignore[arg-type]  # removes it
+
+
+_POOL = "spark.scheduler.pool"
 _JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 _CLASS_OF = {
     JarSet.DELTA: "io.delta.tables.DeltaTable",

@@ -2,8 +2,9 @@
 
 The query itself only counts them, and may hand a few over with its progress. The rest happens off
 its path, batch after batch: where a batch counted some, they are appended to the side table under
-a transaction that names the query and the batch. A cursor says up to which batch this is decided;
-after a crash the undecided batches are read again, from the offsets of the checkpoint.
+a transaction that names the query and the batch; batches that wait share one. A cursor says up to
+which batch this is decided; after a crash the undecided batches are read again, from the offsets of
+the checkpoint.
 """
 
 from __future__ import annotations
@@ -12,8 +13,9 @@ import json
 import queue
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import reduce
 from typing import TYPE_CHECKING, Protocol
 
 from headwater.event_time.watch import Heard, Watch
@@ -27,6 +29,8 @@ if TYPE_CHECKING:
 
 _CURSOR_EVERY = 20
 """On storage where writing a file costs more than reading a few batches again."""
+_TOGETHER = 16
+"""So many batches at most share a transaction."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +50,15 @@ class Part:
 
     batch: int
     rows: DataFrame
+
+
+@dataclass(frozen=True, slots=True)
+class _Batch:
+    """A committed batch that is to be decided; what was told of it, unless an earlier run did."""
+
+    query: str
+    number: int
+    told: Told | None
 
 
 class SideTable(ABC):
@@ -116,7 +129,7 @@ class SideTables:
         self._report = report
         self._cursors: dict[tuple[str, str], int] = {}
         self._written: dict[tuple[str, str], int] = {}
-        self._batches: queue.Queue[tuple[str, int, Told | None] | None] = queue.Queue()
+        self._batches: queue.Queue[_Batch | None] = queue.Queue()
         self._thread = threading.Thread(target=self._work, name="headwater-sides", daemon=True)
         self._failures: dict[str, Exception] = {}
 
@@ -131,7 +144,7 @@ class SideTables:
     def decide(self, query: str, batch: int, told: Told) -> None:
         """Hands over a committed batch."""
         if query in self._tables:
-            self._batches.put((query, batch, told))
+            self._batches.put(_Batch(query, batch, told))
 
     def catch_up(self, query: str) -> None:
         """Batches that an earlier run committed without deciding are decided first."""
@@ -144,7 +157,7 @@ class SideTables:
             if not self._files.exists(self._cursor_path(table.key)):
                 self._begin(table, -1 if committed is None else committed)
         if committed is not None:
-            self._batches.put((query, committed, None))
+            self._batches.put(_Batch(query, committed, None))
 
     def await_decided(self) -> None:
         """Returns when everything handed over so far is decided."""
@@ -158,43 +171,66 @@ class SideTables:
             self._write_cursor(key, cursor)
 
     def _work(self) -> None:
-        while (item := self._batches.get()) is not None:
-            self._decide_item(*item)
-            self._batches.task_done()
+        is_open = True
+        while is_open:
+            handed_over = self._taken()
+            is_open = None not in handed_over
+            by_query: dict[str, list[_Batch]] = {}
+            for item in filter(None, handed_over):
+                by_query.setdefault(item.query, []).append(item)
+            for query, batches in by_query.items():
+                self._decide_all(query, batches)
+            for _ in handed_over:
+                self._batches.task_done()
 
-    def _decide_item(self, query: str, batch: int, told: Told | None) -> None:
+    def _taken(self) -> list[_Batch | None]:
+        """Everything that waits: a Delta transaction costs the same for one batch as for many."""
+        taken = [self._batches.get()]
+        while taken[-1] is not None and len(taken) < _TOGETHER:
+            try:
+                taken.append(self._batches.get_nowait())
+            except queue.Empty:
+                break
+        return taken
+
+    def _decide_all(self, query: str, batches: Sequence[_Batch]) -> None:
         for table in self._tables[query]:
             try:
-                self._decide(table, batch, told)
+                self._decide(table, batches)
                 self._failures.pop(table.name, None)
             except Exception as problem:
                 # The cursor stays: the same batches are decided with the next one.
                 self._failures[table.name] = problem
 
-    def _decide(self, table: SideTable, batch: int, told: Told | None) -> None:
+    def _decide(self, table: SideTable, batches: Sequence[_Batch]) -> None:
         if table.key not in self._cursors:
             self._cursors[table.key] = self._read_cursor(table)
-        cursor = self._cursors[table.key]
-        if batch <= cursor:
-            return
-        is_whole = told is not None and batch == cursor + 1
-        if not is_whole:
-            # A crash may have come between rows and cursor.
-            stored = self._store.last_version(table.name, self._application(table))
-            cursor = max(cursor, -1 if stored is None else stored)
-        if not is_whole or table.count(told) != 0:
-            for part in table.parts(cursor, batch, told if is_whole else None):
-                self._keep(table, part)
-        self._cursors[table.key] = batch
+        cursor, parts = self._cursors[table.key], list[Part]()
+        for number, told in ((batch.number, batch.told) for batch in batches):
+            if number <= cursor:
+                continue
+            is_whole = told is not None and number == cursor + 1
+            if not is_whole:
+                # A crash may have come between rows and cursor.
+                stored = self._store.last_version(table.name, self._application(table))
+                cursor = max(cursor, -1 if stored is None else stored)
+            if not is_whole or table.count(told) != 0:
+                parts += table.parts(cursor, number, told if is_whole else None)
+            cursor = number
+        for first in range(0, len(parts), _TOGETHER):
+            self._keep(table, parts[first : first + _TOGETHER])
+        self._cursors[table.key] = cursor
         every = 1 if self._storage.is_local else _CURSOR_EVERY
-        if batch - self._written.get(table.key, -1) >= every:
-            self._write_cursor(table.key, batch)
+        if cursor - self._written.get(table.key, -1) >= every:
+            self._write_cursor(table.key, cursor)
 
-    def _keep(self, table: SideTable, part: Part) -> None:
-        application = self._application(table)
-        rows = self._store.append(table.name, part.rows, application, part.batch)
-        if rows:
-            self._report(table.captured(part.batch, rows))
+    def _keep(self, table: SideTable, parts: Sequence[Part]) -> None:
+        """Stores parts in one transaction, which counts as that of the last batch."""
+        rows = reduce(lambda one, other: one.unionByName(other, True), (p.rows for p in parts))
+        application, batch = self._application(table), parts[-1].batch
+        stored = self._store.append(table.name, rows, application, batch)
+        if stored:
+            self._report(table.captured(batch, stored))
 
     def _application(self, table: SideTable) -> str:
         metadata = self._files.read(f"{self._storage.checkpoint(table.query)}/metadata")

@@ -36,7 +36,8 @@ def story(record: Record) -> str:
         case "LateCaptured":
             rows, batch = facts["rows"], facts["batch"]
             missed = "1 window was" if rows == 1 else f"{rows:,} windows were"
-            return f"{facts['table']}: {missed} missed in batch {batch}, see {facts['table']}__late"
+            table = facts["table"]
+            return f"{table}: {missed} missed up to batch {batch}, see {table}__late"
         case "LookupReloaded" if facts["problem"] is None:
             return f"{facts['lookup']}: changed, joined from the next batch on"
         case "LookupReloaded":
