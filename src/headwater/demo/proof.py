@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+_POLL_S = 0.2
 _AHEAD_S = 600.0
 """Far from both: the pipeline refuses a minute, and a wrong clock is an hour ahead."""
 
@@ -117,7 +118,7 @@ def messages(
         open_ends = {partition: end for partition, end in ends.items() if end > 0}
         consumer.assign([TopicPartition(topic, partition, 0) for partition in open_ends])
         while open_ends:
-            for message in consumer.consume(num_messages=10_000, timeout=10.0):
+            for message in consumer.consume(num_messages=10_000, timeout=_POLL_S):
                 problem, partition, offset = message.error(), message.partition(), message.offset()
                 assert partition is not None
                 assert offset is not None

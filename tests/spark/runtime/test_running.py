@@ -24,6 +24,7 @@ from headwater.errors import (
 )
 from headwater.events import BatchCompleted, Event, QueryFailed, RejectedCaptured
 from headwater.ledger import transactions
+from headwater.local.processes import wait_until
 from headwater.runtime.query import QueryState
 from headwater.settings import Settings
 from headwater.testing import Harness, add, advance, check, expect_failure, process, raw
@@ -137,12 +138,37 @@ def test_a_capture_that_failed_is_made_up_for_with_the_next_batch(
     monkeypatch.setattr(transactions, "append", fails_once)
     run = storing(tmp_path).start()
     run["raw"].streaming_query.processAllAvailable()
+    run.await_sides()
     write(tmp_path, "2", reading("a", 1, 21.0))
     run["raw"].streaming_query.processAllAvailable()
     run.stop()
     run.raise_failure()
-    assert attempts == [0, 0, 1]
+    assert attempts == [0, 1]
     assert len(stored(spark, tmp_path, "signals__rejected")) == 1
+
+
+def test_batches_that_wait_share_a_transaction(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    append, versions, is_free = transactions.append, [], threading.Event()
+
+    def waits(*rows: Any, **of: Any) -> int:
+        versions.append(of["version"])
+        assert is_free.wait(60)
+        return append(*rows, **of)
+
+    monkeypatch.setattr(transactions, "append", waits)
+    (tmp_path / "in").mkdir()
+    run = storing(tmp_path).start()
+    for number in range(4):
+        write(tmp_path, str(number), reading("a", number, 20.0), f"not json {number}")
+        run["raw"].streaming_query.processAllAvailable()
+        assert wait_until(lambda: versions, timeout_s=60)
+    is_free.set()
+    run.stop()
+    run.raise_failure()
+    assert versions == [0, 3]
+    assert len(stored(spark, tmp_path, "signals__rejected")) == 4
 
 
 def test_on_reject_fail_stops_the_query(harness: Callable[..., Harness]) -> None:
