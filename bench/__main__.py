@@ -17,6 +17,8 @@ NAMES = (
     "verify",
     "late",
     "databases",
+    "kafka",
+    "recovery",
     "dstream",
     "tests",
 )

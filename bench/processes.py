@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 SIDES = Path(__file__).parent / "sides"
+HEADWATER = [sys.executable, "-m", "headwater.cli.main"]
 
 
 def run_side(
@@ -35,8 +37,15 @@ def run_side(
     return json.loads(done.stdout.strip().splitlines()[-1])  # type: ignore[no-any-return]
 
 
-def seconds_until(command: list[str], *, folder: Path, is_done: Callable[[], bool]) -> float:
-    """Time from the start of a process until the condition holds; the process is then ended."""
+def seconds_until(
+    command: list[str],
+    *,
+    folder: Path,
+    is_done: Callable[[], bool],
+    end: Callable[[int], None] = lambda process: os.kill(process, signal.SIGTERM),
+) -> float:
+    """Time from the start of a process until the condition holds; the process, which leads a group
+    of its own, is then ended."""
     began = time.perf_counter()
     with open(folder / "process.log", "ab") as log:
         process = subprocess.Popen(
@@ -49,7 +58,7 @@ def seconds_until(command: list[str], *, folder: Path, is_done: Callable[[], boo
                 time.sleep(0.01)
             return time.perf_counter() - began
         finally:
-            process.terminate()
+            end(process.pid)
             process.wait(60)
 
 

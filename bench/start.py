@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.figures import Figure, alternate, figure
-from bench.processes import SIDES, seconds_until
+from bench.processes import HEADWATER, SIDES, seconds_until
 
 _APP = """
 from headwater import Pipeline
@@ -41,11 +41,8 @@ def measure(*, pairs: int) -> tuple[list[Figure], Any]:
 
 def _help_seconds() -> float:
     began = time.perf_counter()
-    subprocess.run([*_HEADWATER, "--help"], check=True, stdout=subprocess.DEVNULL)
+    subprocess.run([*HEADWATER, "--help"], check=True, stdout=subprocess.DEVNULL)
     return time.perf_counter() - began
-
-
-_HEADWATER = [sys.executable, "-m", "headwater.cli.main"]
 
 
 def _first_commit(folder: Path, *, is_headwater: bool) -> dict[str, float]:
@@ -54,7 +51,7 @@ def _first_commit(folder: Path, *, is_headwater: bool) -> dict[str, float]:
     (folder / "in/rows.json").write_text('{"id": 1, "name": "a"}\n{"id": 2, "name": "b"}\n')
     (folder / "app.py").write_text(_APP)
     plain = [sys.executable, str(SIDES / "start_spark.py")]
-    mine = [*_HEADWATER, "run", "app.py"]
+    mine = [*HEADWATER, "run", "app.py"]
     pattern = "**/commits/0"
     return {
         "seconds": seconds_until(

@@ -8,12 +8,14 @@ Java starts as if it were not there.
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import importlib.metadata
 import os
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Sequence
 from hashlib import sha256
 from pathlib import Path
@@ -26,6 +28,7 @@ _SWITCH = "HEADWATER_CLASS_ARCHIVE"
 """`off`: neither made nor used."""
 _WRITTEN_BY = "HEADWATER_CLASS_ARCHIVE_INTO"
 _TRAINING_S = 300
+_UNUSED_S = 30 * 24 * 3600
 
 
 def archive_options(java: JavaRuntime, jars: Sequence[Path], report: Report) -> str:
@@ -45,6 +48,8 @@ def archive_options(java: JavaRuntime, jars: Sequence[Path], report: Report) -> 
             return ""
     if not archive.stat().st_size:
         return ""
+    with contextlib.suppress(OSError):
+        archive.touch()
     return f"-XX:SharedArchiveFile={archive} -Xlog:cds=off -Xlog:cds+dynamic=off"
 
 
@@ -78,6 +83,14 @@ def _make(archive: Path, report: Report) -> None:
                 (Path(folder) / "log").replace(archive.with_suffix(".log"))
                 draft.touch()
             draft.replace(archive)
+        _remove_unused(archive.parent)
+
+
+def _remove_unused(folder: Path) -> None:
+    """Archives of environments that are gone: each is a fifth of a gigabyte."""
+    for archive in folder.glob("*.jsa"):
+        if time.time() - archive.stat().st_mtime > _UNUSED_S:
+            archive.unlink()
 
 
 def _train(draft: Path, folder: Path) -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -78,3 +79,27 @@ def test_it_can_be_switched_off(
     monkeypatch.setenv("HEADWATER_CLASS_ARCHIVE", "off")
     assert archive_options(java, JARS, silent) == ""
     assert not (cache / "classes").exists()
+
+
+def test_archives_that_nobody_used_for_long_are_removed_by_the_next_one(
+    cache: Path, java: JavaRuntime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trains(monkeypatch, b"classes")
+    archive_options(java, JARS, silent)
+    (old,) = (cache / "classes").glob("*.jsa")
+    os.utime(old, (0, 0))
+    archive_options(java, JARS[:1], silent)
+    assert old not in (cache / "classes").glob("*.jsa")
+    assert len(list((cache / "classes").glob("*.jsa"))) == 1
+
+
+def test_an_archive_in_use_stays(
+    cache: Path, java: JavaRuntime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trains(monkeypatch, b"classes")
+    archive_options(java, JARS, silent)
+    (old,) = (cache / "classes").glob("*.jsa")
+    os.utime(old, (0, 0))
+    archive_options(java, JARS, silent)
+    archive_options(java, JARS[:1], silent)
+    assert old.exists()

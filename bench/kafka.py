@@ -1,0 +1,63 @@
+"""Rows from files into a Kafka topic: exactly once against Spark's own sink, in one session.
+
+Every pair writes the same rows both ways into new topics, in batches; nothing crashes.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import functions as F
+
+from bench.figures import Figure, alternate, figure
+from headwater import Pipeline
+from headwater.connectors import kafka, parquet
+from headwater.connectors.kafka import end_offsets
+from headwater.local import services
+from headwater.local.jars import JarSet
+from headwater.runtime.session import open_session
+from headwater.settings import Connection, Settings
+
+ROWS = 1_000_000
+FILES = 20
+PER_BATCH = "4 files"
+
+
+def measure(*, pairs: int) -> tuple[list[Figure], Any]:
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        services.up(folder, "kafka")
+        spark = open_session(Settings(folder), [JarSet.KAFKA])
+        try:
+            rows = spark.range(0, ROWS, 1, FILES).withColumn("device", F.col("id") % 1000)
+            rows.write.parquet(str(folder / "in"))
+            _seconds(folder, "warm_up", "exactly_once")
+            results = alternate(
+                lambda: _seconds(folder, f"once_{time.time_ns()}", "exactly_once"),
+                lambda: _seconds(folder, f"plain_{time.time_ns()}", "at_least_once"),
+                pairs,
+            )
+        finally:
+            spark.stop()
+            services.down(folder, "kafka")
+    ratios = [plain["seconds"] / once["seconds"] for once, plain in results]
+    found = figure("exactly-once Kafka to the plain sink", ratios, 0.9, at_least=True)
+    return [found], {"pairs": results, "rows": ROWS}
+
+
+def _seconds(folder: Path, topic: str, guarantee: str) -> dict[str, float]:
+    connection = services.connection(folder, "kafka")
+    app = Pipeline(topic)
+    app.use_settings(Settings(folder, connections={"kafka": connection}))
+    app.source("rows", parquet("in"), schema="id long, device long", max_per_batch=PER_BATCH)
+    into = kafka(topic, create=True, partitions=2)
+    app.table(name="written", into=into, guarantee=guarantee)(lambda rows: rows)
+    began = time.perf_counter()
+    app.refresh()
+    seconds = time.perf_counter() - began
+    ends = end_offsets(Connection("kafka", connection, "bench"), topic)
+    assert sum(ends.values()) == ROWS, ends
+    return {"seconds": seconds}
