@@ -113,6 +113,7 @@ from headwater.errors.observed import (
     SqlRefused,
     SqlTimeout,
     SqlTooLarge,
+    TooManyRows,
 )
 from headwater.errors.planned import (
     CheckpointIncompatible,
@@ -330,6 +331,7 @@ __all__ = [
     "StorageLeased",
     "StorageUnwritable",
     "TooFewCores",
+    "TooManyRows",
     "TopicMissing",
     "TrainingRefused",
     "TriggerImpossible",

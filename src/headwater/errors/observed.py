@@ -68,8 +68,21 @@ class SqlTooLarge(QueryError):
         )
 
 
+class TooManyRows(QueryError):
+    """Part of the rows would give a wrong answer."""
+
+    code = "TOO_MANY_ROWS"
+
+    def __init__(self, name: str, most: int) -> None:
+        super().__init__(
+            f"{name!r} has more than {most:,} rows, and has to be copied to be asked",
+            remedy="ask a managed table: it is read where it lies",
+            data="nothing was written; the pipeline was not touched",
+        )
+
+
 class NotStored(UsageError):
-    """A source, lookup or view was asked for its rows."""
+    """A source, lookup or model was asked for its rows."""
 
     code = "NOT_STORED"
 

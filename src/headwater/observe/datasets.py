@@ -5,16 +5,17 @@ from __future__ import annotations
 import base64
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from headwater.connectors.manifest import committed_files
-from headwater.definitions import Definitions, Trigger
+from headwater.definitions import Definitions, Trigger, View
 from headwater.errors import (
     NothingWritten,
     NotRunning,
     NotStored,
     PipelineUnreachable,
     RowsNotKept,
+    TooManyRows,
     UnknownTable,
 )
 from headwater.events import Report, silent
@@ -26,19 +27,25 @@ from headwater.runtime.ownership import RunRecord
 from headwater.runtime.storage import Storage
 from headwater.settings import Settings
 
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
 MOST_ROWS = 100_000
-"""Of tables that are not on this machine's disk, so many rows are taken."""
+"""What is not on this machine's disk is copied, so many rows at most."""
 
 
 def table_data(
     definitions: Definitions, settings: Settings, name: str, *, report: Report = silent
 ) -> Any:
-    """A table as an Arrow table or data set.
+    """A table as an Arrow table or data set; a view as its sources give it now.
 
-    Raises UnknownTable, NotStored, NothingWritten, NotRunning and what the sink's reader raises.
+    Raises UnknownTable, NotStored, NothingWritten, NotRunning, TooManyRows and what the sink's or
+    the sources' reader raises.
     """
     known = definitions.by_name.get(name)
     table = definitions.tables.get(name)
+    if isinstance(known, View):
+        return _computed(definitions, settings, name, report)
     if known is not None and table is None:
         kind = type(known).__name__.lower()
         raise NotStored(name, kind, table_names(definitions, settings))
@@ -61,7 +68,27 @@ def table_data(
 
     spark = open_session(settings, sink.jars, report=report)
     request = read_request(table, sink, settings, storage, Trigger.default())
-    return sink.read_batch(spark, request).limit(MOST_ROWS).toArrow()
+    return _copied(sink.read_batch(spark, request), name)
+
+
+def _computed(definitions: Definitions, settings: Settings, view: str, report: Report) -> Any:
+    from headwater.planning import make_plan
+    from headwater.runtime.batch import frames_for
+
+    plan = make_plan(definitions, settings, for_batch=True, report=report)
+    sinks = {query.name: query.sink for query in plan.queries}
+    frames = frames_for(plan.spark, plan.graph, settings, sinks)
+    return _copied(frames.batch()[view], view)
+
+
+def _copied(frame: DataFrame, name: str) -> Any:
+    return _whole(frame.limit(MOST_ROWS + 1).toArrow(), name)
+
+
+def _whole(rows: Any, name: str) -> Any:
+    if rows.num_rows > MOST_ROWS:
+        raise TooManyRows(name, MOST_ROWS)
+    return rows
 
 
 def data_at(place: Mapping[str, Any], name: str) -> Any:
@@ -98,7 +125,7 @@ def data_of_process(record: RunRecord | None, name: str) -> Any:
 
     if record is None:
         raise NotRunning(f"table {name!r} lives in the memory of a running pipeline")
-    answer = control.ask(record, "arrow", table=name, rows=MOST_ROWS)
+    answer = control.ask(record, "arrow", table=name, rows=MOST_ROWS + 1)
     if "error" in answer:
         raise PipelineUnreachable(record.pipeline, record.pid, str(answer["error"]))
-    return pyarrow.ipc.open_stream(base64.b64decode(answer["arrow"])).read_all()
+    return _whole(pyarrow.ipc.open_stream(base64.b64decode(answer["arrow"])).read_all(), name)
