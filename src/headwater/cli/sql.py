@@ -1,5 +1,5 @@
-"""Ask a question in SQL over the result, late and rejected tables of an application, while it runs
-or afterwards. Spark's SQL is understood; only a SELECT is answered."""
+"""Ask a question in SQL over the result, late and rejected tables and the views of an application,
+while it runs or afterwards. Spark's SQL is understood; only a SELECT is answered."""
 
 from __future__ import annotations
 
