@@ -1,5 +1,5 @@
 """Run tests. In a project: pytest on its tests/. In a checkout of Headwater: ruff, mypy, then the
-tiers unit, spark and e2e (or those named; the last two beside each other), and one summary.
+tiers unit, spark and e2e (or those named), and one summary.
 
 Everything after the tiers is handed on to pytest: headwater test unit -k parsing -x
 """
@@ -7,18 +7,13 @@ Everything after the tiers is handed on to pytest: headwater test unit -k parsin
 from __future__ import annotations
 
 import argparse
-import contextlib
 import os
-import shutil
 import subprocess
 import sys
-import tempfile
-import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
 
 from headwater.cli.exit_codes import ExitCode
 
@@ -60,7 +55,7 @@ def _project(folder: Path, arguments: Sequence[str]) -> int:
     return _pytest(folder, ["tests", *arguments])
 
 
-def _pytest(folder: Path, arguments: Sequence[str], output: IO[str] | None = None) -> int:
+def _pytest(folder: Path, arguments: Sequence[str]) -> int:
     """pytest with the environment that a run gives Spark: its Java and this Python."""
     import importlib.util
 
@@ -79,7 +74,7 @@ def _pytest(folder: Path, arguments: Sequence[str], output: IO[str] | None = Non
         "PYTHONPATH": os.pathsep.join(filter(None, paths)),
     }
     command = [sys.executable, "-m", "pytest", *arguments]
-    return subprocess.run(command, cwd=folder, env=environment, stdout=output).returncode
+    return subprocess.run(command, cwd=folder, env=environment).returncode
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,18 +89,16 @@ class Outcome:
 
 
 def _repository(root: Path, tiers: Sequence[str], passed_on: Sequence[str]) -> int:
-    began, outcomes = time.monotonic(), []
+    outcomes = []
     if not tiers and not passed_on:
         outcomes += [_timed(name, command, root) for name, command in _CHECKS.items()]
-    chosen = [tier for tier in tiers or TIERS if (root / "tests" / tier).is_dir()]
-    beside = chosen.pop() if not passed_on and {"spark", "e2e"} <= set(chosen) else None
-    with _beside(root, beside) as found:
-        outcomes += [_tier(root, tier, passed_on) for tier in chosen]
-    outcomes += found
+    for tier in tiers or TIERS:
+        if (root / "tests" / tier).is_dir():
+            outcomes.append(_tier(root, tier, passed_on))
     print("\nsummary")
     for outcome in outcomes:
         print(outcome.line())
-    total = time.monotonic() - began
+    total = sum(outcome.seconds for outcome in outcomes)
     failed = [outcome for outcome in outcomes if outcome.code]
     print(f"  {'all':<14} {'failed' if failed else 'passed':<12} {total:6.1f} s", flush=True)
     return failed[0].code if failed else ExitCode.OK
@@ -125,37 +118,12 @@ def _timed(name: str, command: Sequence[str], root: Path) -> Outcome:
     return Outcome(name, subprocess.run(tool, cwd=root).returncode, time.monotonic() - began)
 
 
-@contextlib.contextmanager
-def _beside(root: Path, tier: str | None) -> Iterator[list[Outcome]]:
-    """Runs a tier beside the others: it waits for other processes half of its time. What it prints
-    comes at its end."""
-    found: list[Outcome] = []
-    if tier is None:
-        yield found
-        return
-    with tempfile.TemporaryFile("w+", errors="replace") as output:
-
-        def run() -> None:
-            found.append(_tier(root, tier, [], output=output))
-
-        thread = threading.Thread(target=run)
-        thread.start()
-        try:
-            yield found
-        finally:
-            thread.join()
-            output.seek(0)
-            shutil.copyfileobj(output, sys.stdout)
-
-
-def _tier(
-    root: Path, tier: str, passed_on: Sequence[str], output: IO[str] | None = None
-) -> Outcome:
+def _tier(root: Path, tier: str, passed_on: Sequence[str]) -> Outcome:
     print(f"tests/{tier} ...", flush=True)
     began = time.monotonic()
     # Unit tests share nothing; the others share a Spark session, or the machine.
     beside = ["-n", "auto", "--dist", "loadfile"] if tier == "unit" and not passed_on else []
-    code = _pytest(root, [f"tests/{tier}", *beside, *passed_on], output)
+    code = _pytest(root, [f"tests/{tier}", *beside, *passed_on])
     # With a selection such as -k, a tier may hold no matching test.
     is_empty = code == _NO_TESTS_COLLECTED and bool(passed_on)
     return Outcome(f"tests/{tier}", 0 if is_empty else code, time.monotonic() - began)
