@@ -207,10 +207,8 @@ class ParsedFiles(Files):
         records = self._raw_records(spark, paths, parser)
         # A file's time is no arrival: copies and archives set it at will.
         latest = latest_in(request, part, arrival=None)
-        reasons = records.select(
-            parser.reason(F.col("raw"), latest).alias("reason"), F.col("raw").cast("binary"), "file"
-        )
-        return reasons.where("reason IS NOT NULL")
+        rejected = parser.rejected(records, F.col("raw"), latest)
+        return rejected.select("reason", F.col("raw").cast("binary"), "file")
 
     def _raw_records(
         self, spark: SparkSession, paths: list[str], parser: RecordParser

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 CORRUPT = "__corrupt"
 """Column into which Spark's parsers put a record that they could not parse."""
+_ROW, _TEXT, _LATEST = "__row", "__text", "__latest"
 
 
 def too_far_ahead(name: str, event_time: Column, latest: Column) -> Column:
@@ -104,11 +105,30 @@ class RecordParser:
         needed = [missing[name] for name in self._required()]
         return reduce(lambda one, other: one | other, needed, corrupt.isNotNull() | is_empty)
 
+    def rejected(self, frame: DataFrame, text: Column, latest: Column | None = None) -> DataFrame:
+        """The rows of `frame` whose record `text` is rejected, with the `reason`; events after
+        `latest` are, too. Records are parsed once, and again and again only for the reason."""
+        from pyspark.sql import functions as F
+
+        kept = [F.struct("*").alias(_ROW), text.alias(_TEXT)]
+        if latest is not None:
+            kept.append(latest.alias(_LATEST))
+        # A generator's output is computed once, however often later expressions mention it.
+        parsed = frame.select(*kept, F.inline(F.array(self.parsed(text))))
+        is_wrong = self.is_rejected(F.col(CORRUPT))
+        if latest is not None and self.event_time is not None:
+            is_ahead = F.col(quoted(self.event_time)) > F.col(_LATEST)
+            is_wrong = is_wrong | F.coalesce(is_ahead, F.lit(False))
+        reason = self.reason(F.col(_TEXT), None if latest is None else F.col(_LATEST))
+        # Not filtered by the reason: Spark would ask it of every record before it parses them.
+        told = F.coalesce(reason, F.lit("does not fit the schema")).alias("reason")
+        return parsed.where(is_wrong).select(told, f"{_ROW}.*")
+
     def reason(self, text: Column, latest: Column | None = None) -> Column:
         """In words, why the record `text` is rejected; NULL where it is not. Events after
         `latest` are.
 
-        Parses twice, so it belongs off the hot path.
+        Parses once per column and more, so it is for rejected records only.
         """
         from pyspark.sql import functions as F
 

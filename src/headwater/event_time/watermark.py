@@ -55,6 +55,13 @@ def steady(spark: SparkSession, number: Column) -> Column:
     return Column(java_class(spark, "org.apache.spark.sql.classic.ExpressionUtils").column(taken))
 
 
+def moment(spark: SparkSession, milliseconds: Column) -> Column:
+    """A moment that is constant within a batch, without being written into the code."""
+    from pyspark.sql import functions as F
+
+    return F.timestamp_millis(steady(spark, milliseconds))
+
+
 def watermark_at(ms: int) -> Column:
     """The watermark of a batch that is over."""
     from pyspark.sql import functions as F

@@ -143,10 +143,11 @@ class Frames:
         lateness: str | None,
     ) -> DataFrame:
         if is_judged(source):
-            frame = _judged(frame, source)
-            judged[source.name] = frame
             is_observed = request.trigger not in NO_OBSERVATION
-            frame = _accepted(frame, source, self.gate(table, source) if is_observed else None)
+            gate = self.gate(table, source) if is_observed else None
+            frame = _judged(frame, source, gate.now if gate else None)
+            judged[source.name] = frame
+            frame = _accepted(frame, source, gate)
         return source.connector.below_watermark(_watermarked(frame, source, lateness), request)
 
     def _source_batch(self, source: Source, part: OffsetRange | None = None) -> DataFrame:
@@ -221,10 +222,13 @@ def lag_metric(source: str) -> str:
 @dataclass(frozen=True, slots=True)
 class Gate:
     """Hears of rejected records; with `newest`, the newest event time of earlier batches, it is
-    measured how far rows are behind it. `batch` is the number of the batch that runs."""
+    measured how far rows are behind it. `batch` is the number of the batch that runs, `now` its
+    time: as `current_timestamp`, but not written into the code, which Spark would then compile anew
+    for every batch."""
 
     ear: Ear
     batch: Column
+    now: Column
     newest: Column | None
 
 
@@ -237,11 +241,11 @@ def is_parsed(source: Source) -> bool:
     return source.connector.parses and source.schema is not None
 
 
-def _judged(frame: DataFrame, source: Source) -> DataFrame:
+def _judged(frame: DataFrame, source: Source, now: Column | None = None) -> DataFrame:
     """With `REJECTED`: what did not parse, has no event time, or one too far ahead.
 
-    A stream goes by its batch's time, which the offset log keeps; a batch by each record's arrival
-    where the connector knows it.
+    A stream goes by its batch's time, `now`, which the offset log keeps; a batch by each record's
+    arrival where the connector knows it.
     """
     from pyspark.sql import functions as F
 
@@ -250,7 +254,7 @@ def _judged(frame: DataFrame, source: Source) -> DataFrame:
         event_time = F.col(quoted(source.event_time))
         if not wrong:
             wrong.append(event_time.isNull())
-        arrived = _arrived(frame)
+        arrived = _arrived(frame) if now is None else now
         if source.max_ahead_ms is not None and arrived is not None:
             latest = latest_of(arrived, source.max_ahead_ms)
             wrong.append(F.coalesce(event_time > latest, F.lit(False)))

@@ -67,6 +67,11 @@ class OffsetLog:
         entry = self.latest()
         return 0 if entry is None else entry.watermark_ms
 
+    def timestamp_ms(self) -> int:
+        """The time of the newest batch; 0 before the first."""
+        entry = self.latest()
+        return 0 if entry is None else entry.timestamp_ms
+
 
 class _LogUntil(OffsetLog):
     def __init__(self, files: Files, checkpoint: str, batch: int) -> None:

@@ -174,15 +174,9 @@ class Kafka(Connector):
         options["failOnDataLoss"] = "false"
         frame = spark.read.format("kafka").options(**options).load()
         latest = latest_in(request, part, arrival=F.col("timestamp"))
-        reason = parser.reason(frame["value"].cast("string"), latest)
-        return frame.select(
-            reason.alias("reason"),
-            F.col("value").alias("raw"),
-            "topic",
-            "partition",
-            "offset",
-            "timestamp",
-        ).where("reason IS NOT NULL")
+        rejected = parser.rejected(frame, frame["value"].cast("string"), latest)
+        raw = F.col("value").alias("raw")
+        return rejected.select("reason", raw, "topic", "partition", "offset", "timestamp")
 
     def check_readable(self, request: ReadRequest) -> None:
         connection = _required(request.connection)
