@@ -110,6 +110,11 @@ def spark_settings(settings: Settings) -> list[SparkSetting]:
             "no query waits for the long jobs of another: each has its own share of the cores",
         ),
         SparkSetting(
+            _SQL + "codegen.cache.maxEntries",
+            "2000",
+            "five tables need over 200 compiled pieces; of the default of 100 none would last",
+        ),
+        SparkSetting(
             _SQL + "adaptive.enabled",
             "false",
             "small stateful batches gain nothing from planning twice",
