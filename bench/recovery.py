@@ -15,15 +15,8 @@ from typing import Any
 
 from bench.figures import Figure, figure
 from bench.processes import HEADWATER, seconds_until
+from bench.start import APP
 
-_APP = """
-from headwater import Pipeline
-from headwater.connectors import json
-
-app = Pipeline("app")
-app.source("rows", json("in"), schema="id long, name string")
-app.sql("counted", "select name, count(*) as n from rows group by name", mode="complete")
-"""
 _RUN = [*HEADWATER, "run", "app.py"]
 
 
@@ -41,7 +34,7 @@ def measure(*, pairs: int) -> tuple[list[Figure], Any]:
 
 def _pair(folder: Path) -> dict[str, float]:
     (folder / "in").mkdir(parents=True)
-    (folder / "app.py").write_text(_APP)
+    (folder / "app.py").write_text(APP)
     cold = _seconds_to_commit(folder, 0)
     recovery = _seconds_to_commit(folder, 1)
     shutil.rmtree(folder)

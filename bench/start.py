@@ -13,7 +13,7 @@ from typing import Any
 from bench.figures import Figure, alternate, figure
 from bench.processes import HEADWATER, SIDES, seconds_until
 
-_APP = """
+APP = """
 from headwater import Pipeline
 from headwater.connectors import json
 
@@ -49,7 +49,7 @@ def _first_commit(folder: Path, *, is_headwater: bool) -> dict[str, float]:
     shutil.rmtree(folder, ignore_errors=True)
     (folder / "in").mkdir(parents=True)
     (folder / "in/rows.json").write_text('{"id": 1, "name": "a"}\n{"id": 2, "name": "b"}\n')
-    (folder / "app.py").write_text(_APP)
+    (folder / "app.py").write_text(APP)
     plain = [sys.executable, str(SIDES / "start_spark.py")]
     mine = [*HEADWATER, "run", "app.py"]
     pattern = "**/commits/0"
