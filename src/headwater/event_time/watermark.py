@@ -59,7 +59,7 @@ def moment(spark: SparkSession, milliseconds: Column) -> Column:
     """A moment that is constant within a batch, without being written into the code."""
     from pyspark.sql import functions as F
 
-    return F.timestamp_millis(steady(spark, milliseconds))
+    return F.timestamp_micros(steady(spark, milliseconds * 1000))
 
 
 def watermark_at(ms: int) -> Column:

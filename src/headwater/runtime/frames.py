@@ -33,7 +33,7 @@ from headwater.definitions import (
     kind_of,
 )
 from headwater.errors import FunctionFailed, HeadwaterError, Location, NotADataFrame
-from headwater.event_time.watermark import steady
+from headwater.event_time.watermark import moment, steady
 from headwater.graph import Graph
 from headwater.jvm.telling import Ear
 from headwater.runtime.lateness import LAG, lag, sketch
@@ -145,7 +145,7 @@ class Frames:
         if is_judged(source):
             is_observed = request.trigger not in NO_OBSERVATION
             gate = self.gate(table, source) if is_observed else None
-            frame = _judged(frame, source, gate.now if gate else None)
+            frame = _judged(frame, source, gate.now_ms if gate else None)
             judged[source.name] = frame
             frame = _accepted(frame, source, gate)
         return source.connector.below_watermark(_watermarked(frame, source, lateness), request)
@@ -222,13 +222,12 @@ def lag_metric(source: str) -> str:
 @dataclass(frozen=True, slots=True)
 class Gate:
     """Hears of rejected records; with `newest`, the newest event time of earlier batches, it is
-    measured how far rows are behind it. `batch` is the number of the batch that runs, `now` its
-    time: as `current_timestamp`, but not written into the code, which Spark would then compile anew
-    for every batch."""
+    measured how far rows are behind it. `batch` is the number of the batch that runs, `now_ms` its
+    time: `current_timestamp` would be written into the code, and that compiled anew each time."""
 
     ear: Ear
     batch: Column
-    now: Column
+    now_ms: Column
     newest: Column | None
 
 
@@ -241,11 +240,11 @@ def is_parsed(source: Source) -> bool:
     return source.connector.parses and source.schema is not None
 
 
-def _judged(frame: DataFrame, source: Source, now: Column | None = None) -> DataFrame:
+def _judged(frame: DataFrame, source: Source, now_ms: Column | None = None) -> DataFrame:
     """With `REJECTED`: what did not parse, has no event time, or one too far ahead.
 
-    A stream goes by its batch's time, `now`, which the offset log keeps; a batch by each record's
-    arrival where the connector knows it.
+    A stream goes by its batch's time, which the offset log keeps; a batch by each record's arrival
+    where the connector knows it.
     """
     from pyspark.sql import functions as F
 
@@ -254,13 +253,26 @@ def _judged(frame: DataFrame, source: Source, now: Column | None = None) -> Data
         event_time = F.col(quoted(source.event_time))
         if not wrong:
             wrong.append(event_time.isNull())
-        arrived = _arrived(frame) if now is None else now
-        if source.max_ahead_ms is not None and arrived is not None:
-            latest = latest_of(arrived, source.max_ahead_ms)
+        latest = _latest(frame, source.max_ahead_ms, now_ms)
+        if latest is not None:
             wrong.append(F.coalesce(event_time > latest, F.lit(False)))
     is_wrong = reduce(lambda one, other: one | other, wrong)
     is_data = source.connector.is_data() if frame.isStreaming else None
     return frame.withColumn(REJECTED, is_wrong if is_data is None else is_wrong & is_data)
+
+
+def _latest(
+    frame: DataFrame, max_ahead_ms: int | None, now_ms: Column | None = None
+) -> Column | None:
+    """The latest event time that a row may have; None where any will do."""
+    from pyspark.sql import functions as F
+
+    if max_ahead_ms is None:
+        return None
+    if now_ms is not None:
+        return moment(frame.sparkSession, now_ms + F.lit(max_ahead_ms))
+    arrived = _arrived(frame)
+    return None if arrived is None else latest_of(arrived, max_ahead_ms)
 
 
 def _arrived(frame: DataFrame) -> Column | None:
@@ -278,9 +290,8 @@ def rejected_rows(frame: DataFrame, source: Source) -> DataFrame:
     assert source.event_time is not None
     event_time = F.col(quoted(source.event_time))
     reason = F.when(event_time.isNull(), f"event time {source.event_time}: null")
-    arrived = _arrived(frame)
-    if source.max_ahead_ms is not None and arrived is not None:
-        latest = latest_of(arrived, source.max_ahead_ms)
+    latest = _latest(frame, source.max_ahead_ms)
+    if latest is not None:
         reason = F.coalesce(reason, too_far_ahead(source.event_time, event_time, latest))
     columns = [name for name in frame.columns if not name.startswith("__")]
     raw = F.to_json(F.struct(*map(quoted, columns))).cast("binary")

@@ -24,7 +24,7 @@ from headwater.definitions import (
 )
 from headwater.errors import RowsWithoutCheckpoint, SideTableUnwritten, UnknownTable
 from headwater.event_time.watch import Watch
-from headwater.event_time.watermark import asked_per_batch, batch_watermark, moment
+from headwater.event_time.watermark import asked_per_batch, batch_watermark
 from headwater.events import LateCount, PipelineStarted, PipelineStopped, Report
 from headwater.graph import Graph
 from headwater.jvm.telling import Ear
@@ -384,13 +384,13 @@ class RunningQueries:
         log = self._log(table)
         ear = self._ears.setdefault(table, {})[source.name] = Ear(self._spark)
         batch, newest = asked_per_batch(self._spark, log.latest_batch), None
-        now = moment(self._spark, asked_per_batch(self._spark, log.timestamp_ms))
+        now_ms = asked_per_batch(self._spark, log.timestamp_ms)
         is_reported = self._measures and reporter_of(self._graph, source.name) == table
         if is_reported and source.watermark is not None:
             watermark = batch_watermark(self._spark, log.watermark_ms)
             late = self._graph.tables[table].late
             newest = newest_seen(watermark, self._graph.sources_of(table), late)
-        return Gate(ear, batch, now, newest)
+        return Gate(ear, batch, now_ms, newest)
 
     def _prepare(self, spec: QuerySpec, built: BuiltTable) -> None:
         """Makes the empty table that a merge or another query expects; costs a commit, and sinks

@@ -66,7 +66,7 @@ def test_a_time_that_is_written_into_the_code_is_compiled_anew(
     spark: SparkSession, harness: Callable[..., Harness], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     judged = frames._judged
-    monkeypatch.setattr(frames, "_judged", lambda frame, source, now=None: judged(frame, source))
+    monkeypatch.setattr(frames, "_judged", lambda frame, source, now_ms=None: judged(frame, source))
     assert compiled_by_later_batches(spark, harness) > 0
 
 
