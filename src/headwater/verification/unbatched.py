@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+import uuid
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -27,6 +29,8 @@ from headwater.verification.problems import Problem
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 TRIGGERS = (Trigger.continuous("1 second"), Trigger.real_time("5 seconds"))
 _KINDS = frozenset({TriggerKind.CONTINUOUS, TriggerKind.REAL_TIME})
@@ -92,26 +96,48 @@ def problem_of(scene: Scene, table: str, trigger: Trigger, batch: Content) -> Pr
 
 def _streamed(scene: Scene, frame: DataFrame, spec: QuerySpec, count: int) -> list[Row]:
     """The rows as soon as there are as many as expected; what there is after a while."""
-    jvm: Any = scene.spark._jvm
-    sinks = jvm.org.apache.spark.sql.execution.streaming.sources
-    sink = sinks.ContinuousMemorySink()
-    writer = triggered(frame.writeStream.outputMode(spec.mode.value), spec)
     folder = scene.folder / f"unbatched-{spec.trigger.kind.name.lower()}-{spec.name}"
-    query = start_on(writer.option("checkpointLocation", str(folder)), None, sink=sink)
-    columns = frame._jdf.queryExecution().analyzed().output()
+    writer = triggered(frame.writeStream.outputMode(spec.mode.value), spec)
+    writer = writer.option("checkpointLocation", str(folder))
+    is_continuous = spec.trigger.kind is TriggerKind.CONTINUOUS
+    start = _by_epochs if is_continuous else _in_real_time
+    query, written = start(scene.spark, frame, writer)
     deadline = time.monotonic() + _WAIT_S
     try:
         while True:
-            # A plan keeps what it read, so every look takes a new one.
-            written = jvm.org.apache.spark.sql.classic.Dataset.ofRows(
-                frame._jdf.sparkSession(), sinks.MemoryPlan(sink, columns)
-            )
-            rows = from_arrow(_as_frame(written, scene.spark).toArrow())
+            rows = from_arrow(written().toArrow())
             if len(rows) >= count or time.monotonic() > deadline or not query.isActive:
                 return rows
             time.sleep(_POLL_S)
     finally:
         query.stop()
+
+
+_Started = tuple["StreamingQuery", Callable[[], "DataFrame"]]
+
+
+def _by_epochs(spark: SparkSession, frame: DataFrame, writer: DataStreamWriter) -> _Started:
+    # The sink in memory of the other trigger takes no rows behind the end of its first epoch.
+    name = f"unbatched_{uuid.uuid4().hex}"
+    query = writer.format("memory").queryName(name).start()
+    return query, lambda: spark.table(name)
+
+
+def _in_real_time(spark: SparkSession, frame: DataFrame, writer: DataStreamWriter) -> _Started:
+    jvm: Any = spark._jvm
+    sinks = jvm.org.apache.spark.sql.execution.streaming.sources
+    sink = sinks.ContinuousMemorySink()
+    query = start_on(writer, None, sink=sink)
+    columns = frame._jdf.queryExecution().analyzed().output()
+
+    def written() -> DataFrame:
+        # A plan keeps what it read, so every look takes a new one.
+        rows = jvm.org.apache.spark.sql.classic.Dataset.ofRows(
+            frame._jdf.sparkSession(), sinks.MemoryPlan(sink, columns)
+        )
+        return _as_frame(rows, spark)
+
+    return query, written
 
 
 def _as_frame(java: Any, spark: SparkSession) -> DataFrame:
