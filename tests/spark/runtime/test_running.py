@@ -227,6 +227,8 @@ def test_a_stop_lets_the_running_batch_finish_and_commit(tmp_path: Path) -> None
     assert entered.wait(60)
     stopping = threading.Thread(target=run.stop)
     stopping.start()
+    # The stop has been asked for; Spark looks at it when the batch ends.
+    assert wait_until(lambda: not run["kept"].streaming_query.isActive, timeout_s=30)
     go_on.set()
     stopping.join(60)
     assert finished == [0]
