@@ -216,7 +216,7 @@ class SideTables:
                 cursor = max(cursor, -1 if stored is None else stored)
             if not is_whole or table.count(told) != 0:
                 parts += table.parts(cursor, number, told if is_whole else None)
-            cursor = number
+            cursor = max(cursor, number)
         for first in range(0, len(parts), _TOGETHER):
             self._keep(table, parts[first : first + _TOGETHER])
         self._cursors[table.key] = cursor
