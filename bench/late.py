@@ -20,6 +20,7 @@ def measure(*, pairs: int) -> tuple[list[Figure], Any]:
     added = small["last_ms"] - small["plain_ms"]
     growth = small["last_ms"] / small["first_ms"]
     figures = [
+        figure("lateness measured, ratio", captured["measured"], 0.95, at_least=True),
         figure("capture, nothing late, ratio", captured["clean"], 0.95, at_least=True),
         figure("capture, 1 % late, ratio", captured["late"], 0.85, at_least=True),
         figure("refire, 250,000 rows a batch, ratio", panes["ratios"], 0.65, at_least=True),

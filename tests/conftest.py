@@ -38,7 +38,8 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         if os.environ["JAVA_TOOL_OPTIONS"] == _FIRST_COMPILER_ONLY:
             # The session of all tests runs for many minutes.
             patch.delenv("JAVA_TOOL_OPTIONS")
-        session = open_session(settings, [JarSet.DELTA, JarSet.KAFKA, JarSet.POSTGRES])
+        jars = (JarSet.DELTA, JarSet.KAFKA, JarSet.POSTGRES, JarSet.MARIADB)
+        session = open_session(settings, jars)
     yield session
     session.stop()
 

@@ -129,10 +129,17 @@ def pairs(one: Callable[[], float], other: Callable[[], float], count: int) -> l
 def capture() -> None:
     rows, files, count = arguments["rows"], 5, arguments["pairs"]
     results: dict[str, Any] = {}
-    for name, share in (("clean", 0.0), ("late", 0.01)):
-        write_input(name, rows, files, 5_400, late_share=share)
-        results[name] = pairs(
-            lambda name=name: through_headwater(name, 1, late="capture"),  # type: ignore[misc]
+    write_input("clean", rows, files, 5_400)
+    write_input("late", rows, files, 5_400, late_share=0.01)
+    # Every policy measures the lateness of a source; `drop` does nothing beyond that and counting.
+    cases = (
+        ("measured", "clean", "drop"),
+        ("clean", "clean", "capture"),
+        ("late", "late", "capture"),
+    )
+    for case, name, policy in cases:
+        results[case] = pairs(
+            lambda name=name, policy=policy: through_headwater(name, 1, late=policy),  # type: ignore[misc]
             lambda name=name: by_hand(name, 1, mode="append"),  # type: ignore[misc]
             count,
         )

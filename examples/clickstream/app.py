@@ -30,12 +30,12 @@ def records(clicks: DataFrame) -> DataFrame:
     return clicks
 
 
-@clickstream.table(into=console(), mode="complete")
+# The state holds a row per action, of which there are two: no watermark is needed to bound it.
+@clickstream.table(into=console(), mode="complete", unbounded_state=True)
 def all_counts(actions: DataFrame) -> DataFrame:
     return actions
 
 
-# The state holds a row per action, of which there are two: no watermark is needed to bound it.
 @clickstream.table(into=console(), mode="update", unbounded_state=True)
 def changed_counts(actions: DataFrame) -> DataFrame:
     return actions

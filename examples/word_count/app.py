@@ -15,7 +15,7 @@ word_count.source("lines", text("books"), max_per_batch="1 file")
 
 
 # 3. Say where the result goes and in which mode; 4. and when a batch runs.
-@word_count.table(into=console(rows=8), mode="complete", trigger="1 second")
+@word_count.table(into=console(rows=8), mode="complete", trigger="1 second", unbounded_state=True)
 def words(lines: DataFrame) -> DataFrame:
     # 2. Transform.
     return count_words(lines)

@@ -14,6 +14,6 @@ word_count = Pipeline("word_count_over_socket")
 word_count.source("lines", socket("localhost", int(os.environ.get("WORD_COUNT_PORT", "9999"))))
 
 
-@word_count.table(into=console(rows=8), mode="complete", trigger="1 second")
+@word_count.table(into=console(rows=8), mode="complete", trigger="1 second", unbounded_state=True)
 def words(lines: DataFrame) -> DataFrame:
     return count_words(lines)

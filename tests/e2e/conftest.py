@@ -48,6 +48,15 @@ def postgres_folder() -> Iterator[Path]:
 
 
 @pytest.fixture(scope="session")
+def mariadb_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Where a real MariaDB server runs for the whole session."""
+    folder = tmp_path_factory.mktemp("mariadb")
+    services.up(folder, "mariadb")
+    yield folder
+    services.down(folder, "mariadb")
+
+
+@pytest.fixture(scope="session")
 def redis_connection(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Connection]:
     """A real Redis server for the whole session."""
     folder = tmp_path_factory.mktemp("redis")

@@ -12,30 +12,57 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from headwater import Pipeline
-from headwater.connectors import kafka, postgres
-from headwater.connectors.interface import WriteRequest
-from headwater.connectors.jdbc import _Writer
+from headwater.connectors import kafka, mariadb, postgres
+from headwater.connectors.interface import ReadRequest, WriteRequest
+from headwater.connectors.jdbc import Jdbc, _Writer
 from headwater.definitions import OutputMode
 from headwater.errors import DatabaseRefused, DatabaseUnreachable, KeyNotUnique, SinkDoesNotFit
-from headwater.ledger.databases import DatabaseLedger, Session, SqlFailed
+from headwater.ledger.databases import Database, DatabaseLedger, Session, SqlFailed
+from headwater.local import services
 from headwater.settings import Connection, Settings
 from headwater.testing import Harness, add, check, crash, process, restart
 
 Ask = Callable[..., list[tuple[Any, ...]]]
+STAGED = "table_name LIKE 'headwater_t%'"
+SINKS: dict[str, Callable[[str], Jdbc]] = {"postgres": postgres, "mariadb": mariadb}
+
+
+@pytest.fixture(params=SINKS)
+def system(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
 
 
 @pytest.fixture
-def ask(postgres_connection: Connection) -> Ask:
-    """Runs a statement in the database; its rows."""
-    address = postgres_connection.require("url").removeprefix("jdbc:")
-    login = {name: postgres_connection.require(name) for name in ("user", "password")}
+def server(system: str, request: pytest.FixtureRequest) -> Path:
+    """The folder of a running server."""
+    return Path(request.getfixturevalue(f"{system}_folder"))
 
-    def run(statement: str) -> list[tuple[Any, ...]]:
+
+@pytest.fixture
+def connection(system: str, server: Path) -> Connection:
+    return Connection(system, services.connection(server, system), "services up")
+
+
+@pytest.fixture
+def ask(spark: SparkSession, system: str, connection: Connection) -> Ask:
+    """Runs a statement in the database, past everything that writes; its rows."""
+    login = {name: connection.require(name) for name in ("user", "password")}
+
+    def in_postgres(statement: str) -> list[tuple[Any, ...]]:
+        address = connection.require("url").removeprefix("jdbc:")
         with psycopg.connect(address, **login) as database:
             cursor = database.execute(statement)  # type: ignore[call-overload]
             return [] if cursor.description is None else cursor.fetchall()
 
-    return run
+    def in_mariadb(statement: str) -> list[tuple[Any, ...]]:
+        options = {"url": connection.require("url"), "driver": "org.mariadb.jdbc.Driver", **login}
+        with Database(spark, options).session() as session:
+            if statement.startswith("SELECT"):
+                return session.rows(statement)
+            session.execute(statement)
+            return []
+
+    return {"postgres": in_postgres, "mariadb": in_mariadb}[system]
 
 
 @pytest.fixture
@@ -58,7 +85,7 @@ def write(
 ) -> None:
     """One batch of a query, as the runtime writes it."""
     request = WriteRequest("result", mode, key, connection, Path(), managed="", order_by=order_by)
-    sink = postgres(table)
+    sink = SINKS[connection.name](table)
     sink.prepare(frame.sparkSession, frame._jdf.schema().toDDL(), request)
     sink.write_increment(frame, request, query=query + table, batch=batch)
 
@@ -68,21 +95,21 @@ def rows(spark: SparkSession, *found: tuple[Any, ...], schema: str) -> DataFrame
 
 
 def test_a_batch_that_comes_again_is_left_out(
-    spark: SparkSession, postgres_connection: Connection, target: str, ask: Ask
+    spark: SparkSession, connection: Connection, target: str, ask: Ask
 ) -> None:
     for batch, number in [(0, 1), (1, 2), (1, 2), (0, 1), (2, 3)]:
         frame = rows(spark, (number,), schema="n int")
-        write(frame, target, postgres_connection, batch)
+        write(frame, target, connection, batch)
     assert sorted(ask(f"SELECT n FROM {target}")) == [(1,), (2,), (3,)]
     # A fresh checkpoint has another id, and starts again at batch 0.
-    write(rows(spark, (4,), schema="n int"), target, postgres_connection, 0, query="other")
+    write(rows(spark, (4,), schema="n int"), target, connection, 0, query="other")
     assert len(ask(f"SELECT n FROM {target}")) == 4
-    assert ask("SELECT count(*) FROM pg_tables WHERE tablename LIKE 'headwater_t%'") == [(0,)]
+    assert ask(f"SELECT table_name FROM information_schema.tables WHERE {STAGED}") == []
 
 
 def test_without_the_ledger_a_batch_would_be_written_twice(
     spark: SparkSession,
-    postgres_connection: Connection,
+    connection: Connection,
     target: str,
     ask: Ask,
     monkeypatch: pytest.MonkeyPatch,
@@ -90,12 +117,12 @@ def test_without_the_ledger_a_batch_would_be_written_twice(
     monkeypatch.setattr(DatabaseLedger, "last", lambda self, session: -1)
     monkeypatch.setattr(DatabaseLedger, "advance", lambda self, session, batch: True)
     for _ in range(2):
-        write(rows(spark, (1,), schema="n int"), target, postgres_connection, 0)
+        write(rows(spark, (1,), schema="n int"), target, connection, 0)
     assert ask(f"SELECT count(*) FROM {target}") == [(2,)]
 
 
 def test_rows_replace_those_of_their_key(
-    spark: SparkSession, postgres_connection: Connection, target: str, ask: Ask
+    spark: SparkSession, connection: Connection, target: str, ask: Ask
 ) -> None:
     moment = "2026-01-01 00:00:0"
     for batch, found in enumerate([[("a", 1, 1), ("b", 1, 1)], [("a", 2, 2)], [("a", 3, 1)]]):
@@ -105,7 +132,7 @@ def test_rows_replace_those_of_their_key(
         write(
             typed,
             target,
-            postgres_connection,
+            connection,
             batch,
             mode=OutputMode.UPDATE,
             key=("device",),
@@ -116,41 +143,30 @@ def test_rows_replace_those_of_their_key(
 
 
 def test_of_several_rows_of_a_key_the_last_wins_or_none(
-    spark: SparkSession, postgres_connection: Connection, target: str, ask: Ask
+    spark: SparkSession, connection: Connection, target: str, ask: Ask
 ) -> None:
     frame = rows(spark, ("a", 1), ("a", 3), ("a", 2), schema="device string, n int")
     choice: dict[str, Any] = {"mode": OutputMode.UPDATE, "key": ("device",)}
     with pytest.raises(KeyNotUnique):
-        write(frame, target, postgres_connection, 0, **choice)
-    write(frame, target, postgres_connection, 0, order_by=("n",), **choice)
+        write(frame, target, connection, 0, **choice)
+    write(frame, target, connection, 0, order_by=("n",), **choice)
     assert ask(f"SELECT device, n FROM {target}") == [("a", 3)]
 
 
 def test_complete_replaces_everything_at_once(
-    spark: SparkSession, postgres_connection: Connection, target: str, ask: Ask
+    spark: SparkSession, connection: Connection, target: str, ask: Ask
 ) -> None:
     for batch, found in enumerate([(1, 2), (3,)]):
         frame = rows(spark, *[(n,) for n in found], schema="n int")
-        write(frame, target, postgres_connection, batch, mode=OutputMode.COMPLETE)
+        write(frame, target, connection, batch, mode=OutputMode.COMPLETE)
     assert ask(f"SELECT n FROM {target}") == [(3,)]
     empty = spark.createDataFrame([], "n int")
-    write(empty, target, postgres_connection, 2, mode=OutputMode.COMPLETE)
+    write(empty, target, connection, 2, mode=OutputMode.COMPLETE)
     assert ask(f"SELECT n FROM {target}") == []
 
 
-def test_a_table_is_made_with_proper_types_and_its_key(
-    spark: SparkSession, postgres_connection: Connection, target: str, ask: Ask
-) -> None:
-    frame = spark.sql(
-        """SELECT 'a' AS device, 1.5D AS celsius, 12.30BD AS price, timestamp '2026-01-01' AS at,
-           date '2026-01-02' AS day, true AS is_on, named_struct('a', 1) AS parts, X'01' AS raw"""
-    )
-    write(frame, target, postgres_connection, 0, mode=OutputMode.UPDATE, key=("device",))
-    types = ask(
-        "SELECT column_name, data_type FROM information_schema.columns "
-        f"WHERE table_name = '{target}' ORDER BY ordinal_position"
-    )
-    assert dict(types) == {
+TYPES = {
+    "postgres": {
         "device": "text",
         "celsius": "double precision",
         "price": "numeric",
@@ -159,41 +175,85 @@ def test_a_table_is_made_with_proper_types_and_its_key(
         "is_on": "boolean",
         "parts": "jsonb",
         "raw": "bytea",
-    }
-    assert ask(f"SELECT parts->>'a', at = '2026-01-01 00:00Z' FROM {target}") == [("1", True)]
+    },
+    "mariadb": {
+        "device": "varchar",
+        "celsius": "double",
+        "price": "decimal",
+        "at": "datetime",
+        "day": "date",
+        "is_on": "tinyint",
+        "parts": "longtext",
+        "raw": "longblob",
+    },
+}
+STORED = {
+    "postgres": "parts->>'a' = '1' AND at = '2026-01-01 00:00Z' AND raw = '\\x01'",
+    "mariadb": "JSON_VALUE(parts, '$.a') = '1' AND at = '2026-01-01 00:00' AND raw = X'01'",
+}
+
+
+def test_a_table_is_made_with_proper_types_and_its_key(
+    spark: SparkSession, system: str, connection: Connection, target: str, ask: Ask
+) -> None:
+    frame = spark.sql(
+        """SELECT 'a' AS device, 1.5D AS celsius, 12.30BD AS price, timestamp '2026-01-01' AS at,
+           date '2026-01-02' AS day, true AS is_on, named_struct('a', 1) AS parts, X'01' AS raw"""
+    )
+    write(frame, target, connection, 0, mode=OutputMode.UPDATE, key=("device",))
+    types = ask(
+        "SELECT column_name, data_type FROM information_schema.columns "
+        f"WHERE table_name = '{target}' ORDER BY ordinal_position"
+    )
+    assert dict(types) == TYPES[system]
+    assert ask(f"SELECT device FROM {target} WHERE {STORED[system]}") == [("a",)]
+    with pytest.raises((SqlFailed, psycopg.errors.UniqueViolation)):
+        ask(f"INSERT INTO {target} (device) VALUES ('a')")
+
+
+def test_what_was_written_is_read_as_it_was(
+    spark: SparkSession, connection: Connection, target: str, tmp_path: Path
+) -> None:
+    frame = spark.sql("SELECT 'a' AS device, 1.5D AS celsius, timestamp '2026-01-01 12:00' AS at")
+    write(frame, target, connection, 0)
+    schema = "device string, celsius double, at timestamp"
+    request = ReadRequest("devices", schema, connection, tmp_path)
+    found = SINKS[connection.name](target).read_batch(spark, request)
+    assert found.where("celsius > 1").collect() == frame.collect()
 
 
 def test_a_table_that_does_not_fit_is_refused_before_the_write(
-    spark: SparkSession, postgres_connection: Connection, target: str, ask: Ask
+    spark: SparkSession, connection: Connection, target: str, ask: Ask
 ) -> None:
     frame = rows(spark, ("a", 1), schema="device string, n int")
     ask(f"CREATE TABLE {target} (device text)")
     with pytest.raises(SinkDoesNotFit, match="no column n"):
-        write(frame, target, postgres_connection, 0)
+        write(frame, target, connection, 0)
     ask(f"ALTER TABLE {target} ADD n int, ADD owner text NOT NULL")
     with pytest.raises(SinkDoesNotFit, match="owner"):
-        write(frame, target, postgres_connection, 0)
+        write(frame, target, connection, 0)
     ask(f"ALTER TABLE {target} DROP owner")
     with pytest.raises(SinkDoesNotFit, match="unique key"):
-        write(frame, target, postgres_connection, 0, mode=OutputMode.UPDATE, key=("device",))
+        write(frame, target, connection, 0, mode=OutputMode.UPDATE, key=("device",))
 
 
 def test_a_wrong_password_is_told_at_once_and_never_shown(
-    spark: SparkSession, postgres_connection: Connection, target: str
+    spark: SparkSession, connection: Connection, target: str
 ) -> None:
-    wrong = {**postgres_connection.options, "password": "sesame-1"}
+    wrong = {**connection.options, "password": "sesame-1"}
     frame = rows(spark, (1,), schema="n int")
     with pytest.raises(DatabaseRefused) as caught:
-        write(frame, target, Connection("postgres", wrong, "headwater.toml"), 0)
+        write(frame, target, Connection(connection.name, wrong, "headwater.toml"), 0)
     assert "sesame-1" not in str(caught.value)
-    away = {**postgres_connection.options, "url": "jdbc:postgresql://127.0.0.1:1/none"}
+    address = connection.require("url").partition("//")[0]
+    away = {**connection.options, "url": f"{address}//127.0.0.1:1/none"}
     with pytest.raises(DatabaseUnreachable):
-        write(frame, target, Connection("postgres", away, "headwater.toml"), 0)
+        write(frame, target, Connection(connection.name, away, "headwater.toml"), 0)
 
 
 def test_an_attempt_that_does_not_count_is_not_merged(
     spark: SparkSession,
-    postgres_connection: Connection,
+    connection: Connection,
     target: str,
     ask: Ask,
     monkeypatch: pytest.MonkeyPatch,
@@ -207,13 +267,13 @@ def test_an_attempt_that_does_not_count_is_not_merged(
         return attempts
 
     monkeypatch.setattr(_Writer, "_stage", staged_twice)
-    write(rows(spark, (1,), (2,), schema="n int"), target, postgres_connection, 0)
+    write(rows(spark, (1,), (2,), schema="n int"), target, connection, 0)
     assert sorted(ask(f"SELECT n FROM {target}")) == [(1,), (2,)]
 
 
 def test_a_second_driver_cannot_make_a_batch_vanish(
     spark: SparkSession,
-    postgres_connection: Connection,
+    connection: Connection,
     target: str,
     ask: Ask,
     monkeypatch: pytest.MonkeyPatch,
@@ -229,16 +289,17 @@ def test_a_second_driver_cannot_make_a_batch_vanish(
 
     monkeypatch.setattr(_Writer, "_stage", overtaken)
     with pytest.raises(SqlFailed):
-        write(frame, target, postgres_connection, 0)
+        write(frame, target, connection, 0)
     monkeypatch.setattr(_Writer, "_stage", stage)
-    write(frame, target, postgres_connection, 0)
+    write(frame, target, connection, 0)
     assert sorted(ask(f"SELECT n FROM {target}")) == [(1,), (2,)]
 
 
 def test_a_server_that_restarts_in_the_middle_of_a_merge_loses_nothing(
     spark: SparkSession,
-    postgres_connection: Connection,
-    postgres_folder: Path,
+    connection: Connection,
+    system: str,
+    server: Path,
     restarted: Callable[[Path, str], None],
     target: str,
     ask: Ask,
@@ -250,11 +311,11 @@ def test_a_server_that_restarts_in_the_middle_of_a_merge_loses_nothing(
         merge(self, session, *what)
         merges.append(1)
         if len(merges) == 1:
-            restarted(postgres_folder, "postgres")
+            restarted(server, system)
 
-    write(rows(spark, (1,), schema="n int"), target, postgres_connection, 0)
+    write(rows(spark, (1,), schema="n int"), target, connection, 0)
     monkeypatch.setattr(_Writer, "_merge", interrupted)
-    write(rows(spark, (2,), (3,), schema="n int"), target, postgres_connection, 1)
+    write(rows(spark, (2,), (3,), schema="n int"), target, connection, 1)
     assert len(merges) == 2
     assert sorted(ask(f"SELECT n FROM {target}")) == [(1,), (2,), (3,)]
 
@@ -268,13 +329,13 @@ MODES = {
 
 @pytest.mark.parametrize("mode", MODES)
 def test_a_crash_between_the_sink_and_the_commit_changes_nothing(
-    postgres_connection: Connection, target: str, ask: Ask, tmp_path: Path, mode: str
+    system: str, connection: Connection, target: str, ask: Ask, tmp_path: Path, mode: str
 ) -> None:
     key, expected, function = MODES[mode]
-    connections = {"postgres": dict(postgres_connection.options)}
+    connections = {system: dict(connection.options)}
     app = Pipeline("db", settings=Settings(tmp_path, connections=connections))
     app.source("words", kafka("words"), schema="word string")
-    app.table(name="found", into=postgres(target), key=key, mode=mode, unbounded_state=True)(
+    app.table(name="found", into=SINKS[system](target), key=key, mode=mode, unbounded_state=True)(
         function
     )
     Harness(app, keep=["found"]).run(

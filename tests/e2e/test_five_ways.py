@@ -41,7 +41,7 @@ def raw(known):
     return known
 
 
-@ways.table(mode="complete")
+@ways.table(mode="complete", unbounded_state=True)
 def by_country(known):
     return known.groupBy("country").agg(F.count("*").alias("clicks"))
 

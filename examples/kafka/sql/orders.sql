@@ -5,6 +5,7 @@ USING kafka OPTIONS (topics = 'orders', create = TRUE);
 CREATE STREAMING TABLE spent
 INTO console
 MODE complete
+UNBOUNDED STATE
 AS SELECT customer, count(*) AS orders, sum(amount) AS amount
    FROM STREAM(orders)
    GROUP BY customer

@@ -6,13 +6,15 @@ import argparse
 from collections.abc import Callable
 from pathlib import Path
 
-SUMMARY = "start, stop and list local services: kafka, postgres, redis, spark"
+SUMMARY = "start, stop and list local services: kafka, mariadb, postgres, redis, spark"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
     up = actions.add_parser("up", help="start services, or find them running")
-    up.add_argument("names", nargs="+", metavar="NAME", help="kafka, postgres, redis or spark")
+    up.add_argument(
+        "names", nargs="+", metavar="NAME", help="kafka, mariadb, postgres, redis or spark"
+    )
     up.add_argument(
         "--port", type=_port, metavar="N", help="listen on this port (one service only)"
     )

@@ -5,7 +5,7 @@ from headwater.connectors.custom import custom
 from headwater.connectors.delta import delta
 from headwater.connectors.files import csv, json, orc, parquet, text
 from headwater.connectors.foreach import foreach, foreach_batch
-from headwater.connectors.jdbc import jdbc, postgres
+from headwater.connectors.jdbc import jdbc, mariadb, postgres
 from headwater.connectors.kafka import kafka
 from headwater.connectors.memory import memory, queue
 from headwater.connectors.rate import rate
@@ -22,6 +22,7 @@ __all__ = [
     "jdbc",
     "json",
     "kafka",
+    "mariadb",
     "memory",
     "orc",
     "parquet",

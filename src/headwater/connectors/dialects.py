@@ -35,6 +35,8 @@ class Dialect:
         "timestamp": "timestamp",
         "timestamp_ntz": "timestamp",
     }
+    session: ClassVar[dict[str, str]] = {}
+    """Options of every connection."""
     fast_inserts: ClassVar[dict[str, str]] = {}
     """Options with which the driver sends many rows at once."""
 
@@ -140,7 +142,14 @@ class MariaDialect(Dialect):
         "timestamp_ntz": "datetime(6)",
         "binary": "longblob",
     }
-    fast_inserts: ClassVar[dict[str, str]] = {"rewriteBatchedStatements": "true"}
+    # Spark does not know MariaDB and writes names in double quotes, which MariaDB would take for
+    # texts. A value that does not fit is refused, not cut. A moment is kept in UTC.
+    session: ClassVar[dict[str, str]] = {
+        "sessionVariables": "sql_mode='ANSI_QUOTES,STRICT_TRANS_TABLES,NO_ENGINE_SUBSTITUTION'",
+        "connectionTimeZone": "UTC",
+        "forceConnectionTimeZoneToSession": "true",
+    }
+    fast_inserts: ClassVar[dict[str, str]] = {"useBulkStmts": "true", "batchsize": "10000"}
 
     def upsert(
         self,

@@ -163,8 +163,8 @@ class Jdbc(Connector):
         if connection is None:
             raise InvalidConnector(self.system, "no connection was given")
         named = {name: connection.require(name) for name in connection.options}
-        connection.require("url")
-        return {**({"driver": self.driver} if self.driver else {}), **named}
+        needed = dialect_of(connection.require("url")).session
+        return {**needed, **({"driver": self.driver} if self.driver else {}), **named}
 
     def _writer(self, spark: SparkSession, request: WriteRequest) -> _Writer:
         address = self._address(request.connection)
@@ -348,6 +348,14 @@ class Postgres(Jdbc):
     jars: ClassVar[frozenset[JarSet]] = frozenset({JarSet.POSTGRES})
 
 
+@dataclass(frozen=True, slots=True)
+class MariaDb(Jdbc):
+    """A table of a MariaDB database. See `mariadb`."""
+
+    system: ClassVar[str] = "mariadb"
+    jars: ClassVar[frozenset[JarSet]] = frozenset({JarSet.MARIADB})
+
+
 def postgres(
     table: str, *, connection: str | None = None, options: Mapping[str, object] | None = None
 ) -> Postgres:
@@ -367,6 +375,20 @@ def postgres(
     'postgres table public.devices'
     """
     return Postgres(table, _DRIVER, connection, option_texts(options))
+
+
+def mariadb(
+    table: str, *, connection: str | None = None, options: Mapping[str, object] | None = None
+) -> MariaDb:
+    """A table of a MariaDB database, read and written as `postgres` is.
+
+    Moments are kept as `datetime(6)` in UTC, structures as `json`, texts of a key in 255 characters
+    at most. The driver (LGPL) is fetched at the first use.
+
+    >>> mariadb("devices").describe()
+    'mariadb table devices'
+    """
+    return MariaDb(table, _MARIA_DRIVER, connection, option_texts(options))
 
 
 def jdbc(

@@ -94,7 +94,7 @@ class ConnectionMissing(SettingsError):
         profile: str = "local",
     ) -> None:
         missing = f"connection {name!r}" + (f" has no {option!r}" if option else " is not known")
-        is_service = profile == "local" and name in ("kafka", "postgres", "redis")
+        is_service = profile == "local" and name in ("kafka", "mariadb", "postgres", "redis")
         super().__init__(
             missing,
             found=f"from {origin}" if origin else f"profile {profile!r} declares none",

@@ -225,7 +225,7 @@ class DatabaseUnreachable(EnvironmentProblem):
             remedy="start the database, or correct the connection in headwater.toml",
             data="the batch was not written and comes again with the next start",
             next_command=f"headwater services up {connection}"
-            if connection in ("postgres", "redis")
+            if connection in ("mariadb", "postgres", "redis")
             else None,
         )
 

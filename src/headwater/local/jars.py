@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import fcntl
 import importlib.resources
 import importlib.util
 import os
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
 from functools import cache
@@ -19,7 +17,7 @@ from pathlib import Path
 
 from headwater.errors import JarCorrupt, JarsUnavailable
 from headwater.events import Report, StepFinished, StepStarted, silent
-from headwater.local.cache import cache_folder
+from headwater.local.cache import alone_in, cache_folder
 from headwater.local.java import find_java
 from headwater.local.trust import trust_options
 
@@ -30,6 +28,7 @@ class JarSet(Enum):
     KAFKA = "kafka"
     DELTA = "delta"
     POSTGRES = "postgres"
+    MARIADB = "mariadb"
     KAFKA_BROKER = "kafka_broker"
 
 
@@ -71,8 +70,7 @@ def jar_paths(sets: Iterable[JarSet], *, report: Report = silent) -> list[Path]:
     wanted = list(dict.fromkeys(jar for name in sets for jar in locked_jars()[name]))
     folder = cache_folder() / "jars"
     if _missing(wanted, folder):
-        folder.mkdir(parents=True, exist_ok=True)
-        with _only_one_fetches(folder):
+        with alone_in(folder):
             missing = _missing(wanted, folder)
             if missing:
                 _fetch(missing, folder, report)
@@ -88,13 +86,6 @@ def _is_whole(file: Path, jar: Jar) -> bool:
         return file.stat().st_size == jar.size
     except OSError:
         return False
-
-
-@contextmanager
-def _only_one_fetches(folder: Path) -> Iterator[None]:
-    with open(folder / ".lock", "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
 
 
 def _fetch(missing: list[Jar], folder: Path, report: Report) -> None:

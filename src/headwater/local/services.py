@@ -6,11 +6,9 @@ port, version), `log`, `pid` and the server's data. `folder` is a project's `.he
 
 from __future__ import annotations
 
-import fcntl
 import json
 import time
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, replace
 from enum import Enum
 from pathlib import Path
@@ -18,9 +16,10 @@ from pathlib import Path
 from headwater.errors import PortTaken, ServiceFailed, ServiceUnknown
 from headwater.events import Report, StepFinished, StepStarted, silent
 from headwater.local import ports
-from headwater.local.cache import replace_text
+from headwater.local.cache import alone_in, replace_text
 from headwater.local.cluster import ClusterShape, SparkCluster, write_shape
 from headwater.local.kafka import Kafka
+from headwater.local.mariadb import MariaDb
 from headwater.local.postgres import Postgres
 from headwater.local.processes import (
     ProcessMark,
@@ -35,7 +34,7 @@ from headwater.local.redis import Redis
 from headwater.local.service import Service
 
 SERVICES: dict[str, Service] = {
-    service.name: service for service in (Kafka(), Postgres(), Redis(), SparkCluster())
+    service.name: service for service in (Kafka(), Postgres(), MariaDb(), Redis(), SparkCluster())
 }
 
 _ATTEMPTS = 3
@@ -100,8 +99,7 @@ def up(
     """
     service = _service(name)
     home = _home(folder, name)
-    home.mkdir(parents=True, exist_ok=True)
-    with _only_one_changes(home):
+    with alone_in(home):
         state = _read(home)
         if state and _serves(service, home, state) and port in (None, state.port):
             return _address(service, home, state, was_running=True)
@@ -123,7 +121,7 @@ def down(folder: Path, name: str, *, report: Report = silent) -> bool:
     home = _home(folder, name)
     if not home.exists():
         return False
-    with _only_one_changes(home):
+    with alone_in(home):
         state = _read(home)
         was_running = _leftover(home, state) is not None
         step = f"Stopping the {service.title}"
@@ -182,13 +180,6 @@ def _service(name: str) -> Service:
 
 def _home(folder: Path, name: str) -> Path:
     return folder.absolute() / "services" / name
-
-
-@contextmanager
-def _only_one_changes(home: Path) -> Iterator[None]:
-    with open(home / ".lock", "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
 
 
 def _read(home: Path) -> _State | None:

@@ -11,7 +11,6 @@ from headwater.definitions import (
     PERFECT,
     Late,
     LateKind,
-    OutputMode,
     PaneValues,
     Source,
     Table,
@@ -139,22 +138,20 @@ def check_watermarks(
     trigger: Trigger,
     frame: DataFrame,
     facts: QueryFacts,
-    mode: OutputMode,
     sources: Sequence[Source],
 ) -> None:
     """The laws between watermarks, state and triggers; one function per law."""
-    state_is_bounded(table, facts, mode)
+    state_is_bounded(table, facts)
     a_watermark_outlasts_a_trigger(table, trigger, facts, sources)
     equal_moments_are_in_time(table, frame, sources)
 
 
-def state_is_bounded(table: Table, facts: QueryFacts, mode: OutputMode) -> None:
-    """Whoever asks for complete mode asks for all groups, which is what the state holds."""
-    is_whole = mode is OutputMode.COMPLETE and table.mode is OutputMode.COMPLETE
+def state_is_bounded(table: Table, facts: QueryFacts) -> None:
+    """State that nothing ever removes is kept only where the table says that this is meant."""
+    if table.unbounded_state:
+        return
     for operator in facts.stateful:
-        if operator.is_bounded or table.unbounded_state:
-            continue
-        if not (is_whole and operator.kind == AGGREGATION):
+        if not operator.is_bounded:
             raise UnboundedState(table.name, operator.kind, where=table.location)
 
 

@@ -242,7 +242,7 @@ class _Planner:
         )
         late = choose_late(table, frame, inputs, sink)
         sources = self._graph.sources_of(table.name)
-        check_watermarks(table, trigger, frame, facts, mode.mode, sources)
+        check_watermarks(table, trigger, frame, facts, sources)
         self._modes[table.name] = mode.mode
         shape = shape_of(
             self._graph.definitions.pipeline,

@@ -250,6 +250,7 @@ _CLASS_OF = {
     JarSet.DELTA: "io.delta.tables.DeltaTable",
     JarSet.KAFKA: "org.apache.spark.sql.kafka010.KafkaSourceProvider",
     JarSet.POSTGRES: "org.postgresql.Driver",
+    JarSet.MARIADB: "org.mariadb.jdbc.Driver",
 }
 
 

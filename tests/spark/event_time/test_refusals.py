@@ -78,6 +78,7 @@ def of_no_column(rows: DataFrame) -> DataFrame:
 NO_POLICY = LatePolicyImpossible
 REFUSED: list[tuple[type[Exception], str, Body, dict[str, Any]]] = [
     (UnboundedState, "aggregation", per_key, {"key": "key", "mode": "update"}),
+    (UnboundedState, "aggregation", per_key, {"mode": "complete"}),
     (UnboundedState, "aggregation", without_time, {"key": "key", "mode": "update"}),
     (ModeImpossible, "watermark", per_key, {"mode": "append"}),
     (WatermarkTooShort, "1 second", windows, {"watermark": "1 second", "trigger": "1 minute"}),
@@ -118,9 +119,9 @@ def test_a_source_that_cannot_be_read_again_drops_and_says_so() -> None:
         kept.plan()
 
 
-def test_complete_mode_asks_for_all_groups() -> None:
-    assert app_of(per_key, mode="complete").plan().queries
-    assert app_of(per_key, key="key", unbounded_state=True).plan().queries
+@pytest.mark.parametrize("mode", ["update", "complete"])
+def test_state_without_a_bound_may_be_meant(mode: str) -> None:
+    assert app_of(per_key, key="key", mode=mode, unbounded_state=True).plan().queries
 
 
 def test_the_plan_tells_watermarks_guards_and_policies() -> None:

@@ -144,7 +144,8 @@ def test_a_trigger_asked_for_in_vain_names_the_possible_ones(app: Pipeline) -> N
 
 def test_real_time_is_refused_with_every_reason(app: Pipeline) -> None:
     app.source("ticks", rate())
-    app.sql("t", "SELECT count(*) AS c FROM ticks", trigger="real time 5 seconds", mode="complete")
+    counted = "SELECT count(*) AS c FROM ticks"
+    app.sql("t", counted, trigger="real time 5 seconds", mode="complete", unbounded_state=True)
     with pytest.raises(TriggerImpossible) as refusal:
         app.plan()
     for reason in ("ticks", "delta table", "aggregation", "complete mode"):

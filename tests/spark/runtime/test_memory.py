@@ -29,7 +29,7 @@ def test_a_stopped_pipeline_leaves_nothing_behind(spark: SparkSession, tmp_path:
     )
     app.lookup("sites", csv(str(sites)), schema="device string, site string", reload="1 hour")
 
-    @app.table(mode="complete")
+    @app.table(mode="complete", unbounded_state=True)
     def per_site(signals: DataFrame, sites: DataFrame) -> DataFrame:
         return signals.join(sites, "device").groupBy("site").agg(F.count("*").alias("signals"))
 

@@ -222,7 +222,7 @@ def test_lookups_are_rows_and_a_table_that_is_read_stays(harness: Make) -> None:
     def known(clicks: DataFrame, users: DataFrame) -> DataFrame:
         return clicks.join(users, "user", "left")
 
-    @app.table(mode="complete")
+    @app.table(mode="complete", unbounded_state=True)
     def by_country(known: DataFrame) -> DataFrame:
         return known.groupBy("country").agg(F.sum("n").alias("n"))
 

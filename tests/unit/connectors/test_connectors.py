@@ -25,6 +25,7 @@ from headwater.connectors import (
     jdbc,
     json,
     kafka,
+    mariadb,
     memory,
     parquet,
     postgres,
@@ -71,7 +72,8 @@ def writes(base: Path) -> WriteRequest:
 def each_connector() -> list[Connector]:
     return [
         *(factory("folder") for factory in (text, csv, json, parquet, delta)),
-        *(kafka("a"), postgres("t"), jdbc("t", connection="db"), socket("h", 1), rate()),
+        *(postgres("t"), mariadb("t"), jdbc("t", connection="db")),
+        *(kafka("a"), socket("h", 1), rate()),
         *(memory(), queue([]), console(), foreach(print), foreach_batch(print)),
     ]
 
@@ -126,6 +128,7 @@ def test_modes_are_those_of_the_matrix() -> None:
     assert delta().modes(has_key=True) == {append, update, complete}
     assert postgres("t").modes(has_key=False) == {append, complete}
     assert postgres("t").modes(has_key=True) == {append, update, complete}
+    assert mariadb("t").modes(has_key=True) == {append, update, complete}
     assert jdbc("t", connection="c").modes(has_key=True) == {append, complete}
 
 

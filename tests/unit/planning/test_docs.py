@@ -18,6 +18,8 @@ SINKS: dict[str, tuple[Connector, bool]] = {
     "delta with key": (connectors.delta("out"), True),
     "postgres": (connectors.postgres("out"), False),
     "postgres with key": (connectors.postgres("out"), True),
+    "mariadb": (connectors.mariadb("out"), False),
+    "mariadb with key": (connectors.mariadb("out"), True),
     "jdbc": (connectors.jdbc("out", connection="c"), False),
     "redis with key": (connectors.redis("out"), True),
     "kafka": (connectors.kafka("out"), False),

@@ -14,7 +14,7 @@ rows = [("a", noon + dt.timedelta(seconds=n)) for n in range(10)]
 app.source("clicks", queue([rows]), schema="user string, at timestamp", event_time="at")
 
 
-@app.table(mode="complete")
+@app.table(mode="complete", unbounded_state=True)
 def minutes(clicks: DataFrame) -> DataFrame:
     stamped = clicks.withColumn("seen", F.current_timestamp())
     return stamped.groupBy(F.window("seen", "1 minute").alias("minute"), "user").count()
