@@ -81,7 +81,9 @@ def commits(project: Path, table: str) -> int:
     return max((int(f.name) for f in folder.glob("[0-9]*")), default=-1)
 
 
-def test_kills_in_a_cluster_change_nothing(project: Path, start: Callable[..., Any]) -> None:
+def test_kills_in_a_cluster_change_nothing_and_leave_no_process(
+    project: Path, start: Callable[..., Any]
+) -> None:
     home = project / ".headwater/services/spark"
     parts = json.loads((home / "processes.json").read_text())
     # The flag wins over the master that tests have in their environment.
@@ -106,6 +108,8 @@ def test_kills_in_a_cluster_change_nothing(project: Path, start: Callable[..., A
         # The driver dies in the middle of a batch.
         run.process.kill()
         run.end()
+        # What is left is read at once: the kills are over.
+        (project / "app.py").write_text(APP.replace("1 file", f"{FILES} files"))
         again = start("run", *cluster, "--available-now")
         assert again.end() == 0, again.output
     finally:
@@ -116,6 +120,13 @@ def test_kills_in_a_cluster_change_nothing(project: Path, start: Callable[..., A
     thirds = DeltaTable(str(project / ".headwater/app/tables/thirds")).to_pyarrow_table()
     assert thirds["count"].to_pylist() == [FILES * ROWS // 3] * 3
 
+    services.down(project / ".headwater", "spark")
+    for pid in [parts["master"], *parts["workers"]]:
+        found = subprocess.run(
+            ["ps", "-o", "stat=", "-p", str(pid)], capture_output=True, text=True
+        )
+        assert found.stdout.strip() in ("", "Z")
+
 
 def test_profile_cluster_without_a_cluster_says_what_to_do(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -125,14 +136,3 @@ def test_profile_cluster_without_a_cluster_says_what_to_do(
     monkeypatch.delenv("HEADWATER_MASTER", raising=False)
     assert main.main(["run", "--profile", "cluster"]) == 3
     assert "next      headwater services up spark" in capsys.readouterr().err
-
-
-def test_the_cluster_leaves_no_process_behind(project: Path) -> None:
-    home = project / ".headwater/services/spark"
-    parts = json.loads((home / "processes.json").read_text())
-    services.down(project / ".headwater", "spark")
-    for pid in [parts["master"], *parts["workers"]]:
-        found = subprocess.run(
-            ["ps", "-o", "stat=", "-p", str(pid)], capture_output=True, text=True
-        )
-        assert found.stdout.strip() in ("", "Z")

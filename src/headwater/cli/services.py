@@ -6,14 +6,14 @@ import argparse
 from collections.abc import Callable
 from pathlib import Path
 
-SUMMARY = "start, stop and list local services: kafka, mariadb, postgres, redis, spark"
+SUMMARY = "start, stop and list local services: hdfs, kafka, mariadb, postgres, redis, spark"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
     up = actions.add_parser("up", help="start services, or find them running")
     up.add_argument(
-        "names", nargs="+", metavar="NAME", help="kafka, mariadb, postgres, redis or spark"
+        "names", nargs="+", metavar="NAME", help="hdfs, kafka, mariadb, postgres, redis, spark"
     )
     up.add_argument(
         "--port", type=_port, metavar="N", help="listen on this port (one service only)"

@@ -30,6 +30,7 @@ class JarSet(Enum):
     POSTGRES = "postgres"
     MARIADB = "mariadb"
     KAFKA_BROKER = "kafka_broker"
+    HDFS = "hdfs"
 
 
 @dataclass(frozen=True, slots=True)

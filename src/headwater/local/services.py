@@ -18,6 +18,7 @@ from headwater.events import Report, StepFinished, StepStarted, silent
 from headwater.local import ports
 from headwater.local.cache import alone_in, replace_text
 from headwater.local.cluster import ClusterShape, SparkCluster, write_shape
+from headwater.local.hdfs import Hdfs
 from headwater.local.kafka import Kafka
 from headwater.local.mariadb import MariaDb
 from headwater.local.postgres import Postgres
@@ -34,7 +35,8 @@ from headwater.local.redis import Redis
 from headwater.local.service import Service
 
 SERVICES: dict[str, Service] = {
-    service.name: service for service in (Kafka(), Postgres(), MariaDb(), Redis(), SparkCluster())
+    service.name: service
+    for service in (Kafka(), Postgres(), MariaDb(), Redis(), SparkCluster(), Hdfs())
 }
 
 _ATTEMPTS = 3

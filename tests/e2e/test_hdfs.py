@@ -1,0 +1,94 @@
+"""The whole storage on a real HDFS while drivers are killed: tables, state, late rows, lease."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from headwater.local import services
+
+pytestmark = pytest.mark.timeout(900)
+APP = """
+from pyspark.sql import functions as F
+
+from headwater import Pipeline
+from headwater.connectors import json
+
+app = Pipeline("app")
+app.source(
+    "rows",
+    json("in"),
+    schema="id long, at timestamp",
+    event_time="at",
+    watermark="1 minute",
+    max_per_batch="1 file",
+)
+app.table(name="raw")(lambda rows: rows)
+
+
+@app.table(key="minute", mode="update")
+def minutes(rows):
+    counted = rows.groupBy(F.window("at", "1 minute")).count()
+    return counted.select(F.col("window.start").alias("minute"), "count")
+"""
+FILES = 12
+LATE = 7
+"""The file whose second row is older than the watermark."""
+
+
+@pytest.fixture
+def storage(tmp_path: Path) -> Iterator[str]:
+    services.up(tmp_path / "hdfs", "hdfs")
+    yield services.connection(tmp_path / "hdfs", "hdfs")["storage"]
+    services.down(tmp_path / "hdfs", "hdfs")
+
+
+def add(folder: Path, number: int) -> None:
+    """Two rows of one minute; files are read in the order of their times."""
+    moments = [f"2026-01-01T12:{number:02}:00Z", f"2026-01-01T12:{number:02}:30Z"]
+    if number == LATE:
+        moments[1] = "2026-01-01T12:00:01Z"
+    rows = [{"id": 2 * number + n, "at": moment} for n, moment in enumerate(moments)]
+    draft = folder / f".{number}"
+    draft.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    os.utime(draft, (1000 + number, 1000 + number))
+    draft.rename(folder / "in" / f"{number:02}.json")
+
+
+def test_kills_change_nothing_of_what_is_stored_in_hdfs(
+    tmp_path: Path, storage: str, spark: SparkSession, start: Callable[..., Any]
+) -> None:
+    (tmp_path / "app.py").write_text(APP)
+    (tmp_path / "in").mkdir()
+    for number in range(FILES // 2):
+        add(tmp_path, number)
+    first = start("run", "--storage", storage)
+    first.until("first rows of raw:")
+    first.end(signal.SIGKILL)
+    second = start("run", "--storage", storage)
+    second.until("minutes: resumed after batch")
+    for number in range(FILES // 2, FILES):
+        add(tmp_path, number)
+    second.until("kept in minutes__late")
+    second.end(signal.SIGKILL)
+    last = start("run", "--available-now", "--storage", storage)
+    assert last.end() == 0, last.output
+
+    def stored(table: str) -> list[tuple[Any, ...]]:
+        found = spark.read.format("delta").load(f"{storage}/app/tables/{table}").collect()
+        return sorted(tuple(row) for row in found)
+
+    assert [row[0] for row in stored("raw")] == list(range(2 * FILES))
+    assert [count for _, count in stored("minutes")] == [
+        1 if number == LATE else 2 for number in range(FILES)
+    ]
+    assert [row[0] for row in stored("minutes__late")] == [2 * LATE + 1]
+    # Nothing of it is beside the application.
+    assert not (tmp_path / ".headwater/app/checkpoints").exists()
