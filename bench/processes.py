@@ -21,7 +21,7 @@ def run_side(
     script: str, *, folder: Path, timeout_s: float = 900, **arguments: Any
 ) -> dict[str, Any]:
     """Runs a script of `sides/` to its end; it prints one JSON line with its measurements."""
-    with tempfile.TemporaryFile("w+") as errors:
+    with tempfile.NamedTemporaryFile("w+", prefix="headwater-bench-") as errors:
         done = subprocess.run(
             [sys.executable, str(SIDES / script), json.dumps(arguments)],
             cwd=folder,

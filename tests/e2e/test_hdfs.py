@@ -38,8 +38,8 @@ def minutes(rows):
     counted = rows.groupBy(F.window("at", "1 minute")).count()
     return counted.select(F.col("window.start").alias("minute"), "count")
 """
-FILES = 12
-LATE = 7
+FILES = 5
+LATE = 3
 """The file whose second row is older than the watermark."""
 
 
@@ -70,7 +70,7 @@ def test_kills_change_nothing_of_what_is_stored_in_hdfs(
     for number in range(FILES // 2):
         add(tmp_path, number)
     first = start("run", "--storage", storage)
-    first.until("first rows of raw:")
+    first.until("first rows of minutes:")
     first.end(signal.SIGKILL)
     second = start("run", "--storage", storage)
     second.until("minutes: resumed after batch")
