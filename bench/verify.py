@@ -16,7 +16,17 @@ from headwater.verification import verify
 
 _ROOT = Path(__file__).parent.parent
 WRONG = _ROOT / "tests/spark/verification/wrong"
-EXAMPLES = ("one_function", "etl", "word_count", "clickstream", "web_log")
+EXAMPLES = {
+    "one_function": 0,
+    "etl": 0,
+    "word_count": 0,
+    "clickstream": 0,
+    "ads": 0,
+    "event_time": 1,
+    "inactive": 0,
+    "web_log": 0,
+}
+"""With the rows that are late on purpose."""
 SEEDS = 20
 
 
@@ -42,10 +52,10 @@ def measure(*, pairs: int) -> tuple[list[Figure], Any]:
             print(f"{path.stem}: found after {found[path.stem]} s", flush=True)
         alarms: dict[str, list[str]] = {}
         began = time.perf_counter()
-        for example in EXAMPLES:
+        for example, late in EXAMPLES.items():
             shutil.copytree(_ROOT / "examples" / example, folder / example)
             app = load_app(str(folder / example / "app.py")).pipeline
-            result = verify(app, spark, crashes=True, seconds=3600, trials=SEEDS)
+            result = verify(app, spark, crashes=True, seconds=3600, trials=SEEDS, late_budget=late)
             alarms[example] = [line for p in result.problems for line in p.lines()]
             print(f"{example}: {result.trials} seeds, {alarms[example] or 'holds'}", flush=True)
         examples_s = time.perf_counter() - began

@@ -22,6 +22,8 @@ DEDUPLICATION = "deduplication"
 JOIN = "stream-stream join"
 CUSTOM = "custom state"
 LIMIT = "limit"
+EVENT_TIME = "EventTime"
+PROCESSING_TIME = "ProcessingTime"
 
 STATEFUL = {
     "Aggregate": AGGREGATION,
@@ -126,11 +128,18 @@ def _moment(node: Any, child: Any) -> Any | None:
         return _with_watermark(grouping)
     if name == "GlobalLimit":
         return None
-    if name.startswith("TransformWithState") and "EventTime" not in str(node.timeMode()):
-        return None
-    if name.startswith("FlatMapGroups") and "EventTime" not in str(node.timeout()):
+    if kind_of(node) == CUSTOM and time_of_timers(node) != EVENT_TIME:
         return None
     return _with_watermark(child.output())
+
+
+def time_of_timers(node: Any) -> str | None:
+    """By which time an operator of custom state is called without a row; None where it is not."""
+    if kind_of(node) != CUSTOM:
+        return None
+    is_new = str(node.nodeName()).startswith("TransformWithState")
+    text = str(node.timeMode() if is_new else node.timeout())
+    return next((time for time in (EVENT_TIME, PROCESSING_TIME) if time in text), None)
 
 
 def _with_watermark(attributes: Any) -> Any | None:

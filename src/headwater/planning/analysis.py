@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from headwater.definitions import OutputMode
-from headwater.event_time.entries import AGGREGATION, is_stateful, kind_of
+from headwater.event_time.entries import AGGREGATION, is_stateful, kind_of, time_of_timers
 from headwater.event_time.plans import analyzed, class_name, items, plan_nodes
 from headwater.jvm.classes import java_class
 
@@ -24,6 +24,8 @@ class StatefulOperator:
     is_bounded: bool
     shape: str = ""
     """What its state is made of, in words that stay the same as long as the state fits."""
+    timers: str | None = None
+    """By which time it is called without a row; a batch run never does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +45,11 @@ class QueryFacts:
     @property
     def kinds(self) -> tuple[str, ...]:
         return tuple(dict.fromkeys(operator.kind for operator in self.stateful))
+
+    @property
+    def timers(self) -> frozenset[str]:
+        """The times by which operators are called without a row."""
+        return frozenset(operator.timers for operator in self.stateful if operator.timers)
 
     @property
     def is_aggregation(self) -> bool:
@@ -149,7 +156,8 @@ def _stateful(node: Any, checker: Any) -> StatefulOperator | None:
         is_bounded = all(_has_event_time(s, checker) for s in sides)
         return StatefulOperator(kind_of(node), is_bounded, _state_shape(name, node))
     is_bounded = _is_bounded(name, node, checker)
-    return StatefulOperator(kind_of(node), is_bounded, _state_shape(name, node))
+    shape = _state_shape(name, node)
+    return StatefulOperator(kind_of(node), is_bounded, shape, time_of_timers(node))
 
 
 _NUMBERS = re.compile(r"#\d+L?|-T\d+(ms|s)?\b")

@@ -43,6 +43,8 @@ def _state_notes(facts: QueryFacts, mode: OutputMode) -> Iterator[str]:
             yield "complete mode keeps the state of every group for ever"
         elif not operator.is_bounded:
             yield f"the state of the {operator.kind} grows without bound: no watermark limits it"
+        if operator.timers:
+            yield "timers fire in a stream only: a batch run lacks what they write"
 
 
 def _read_notes(graph: Graph, table: Table, modes: Mapping[str, OutputMode]) -> Iterator[str]:

@@ -361,11 +361,16 @@ class Scene:
 
     def move_event_time(self, source: str, to: Any) -> None:
         """Lets the watermark of a source pass on, and processes what it closes."""
-        self.tape(source).move(to)
-        self.process()
-        if any(spec.trigger.kind is TriggerKind.ONCE for spec in self.plan.queries):
-            # A run of one batch applies its watermark in the next run that finds something.
-            self.tape(source).move(to)
+        self.move_event_times({source: to})
+
+    def move_event_times(self, moments: Mapping[str, Any]) -> None:
+        """Several sources at once: Spark forgets how far each was when a query starts again, so
+        that the slowest counts only where all of them move in one run."""
+        # A run of one batch applies its watermark in the next run that finds something.
+        is_once = any(spec.trigger.kind is TriggerKind.ONCE for spec in self.plan.queries)
+        for _ in range(2 if is_once else 1):
+            for source, to in moments.items():
+                self.tape(source).move(to)
             self.process()
 
     def advance(self, duration: str) -> None:

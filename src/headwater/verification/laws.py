@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from headwater.connectors.foreach import FunctionSink
 from headwater.definitions import OutputMode, PaneValues, Table
+from headwater.event_time.entries import PROCESSING_TIME
 from headwater.event_time.panes import INDEX, RETRACTED
 from headwater.graph import Graph
 from headwater.planning.plan import Plan
@@ -26,9 +27,12 @@ class TableLaw:
     is_closable: bool
     """Whether the watermarks of all its sources can be moved to the end, and reach it."""
     is_comparable: bool
-    """False where it reads a table as a lookup, whose content depends on the moment."""
+    """False where its content depends on the moment: a table read as a lookup, timers by the
+    clock."""
     is_function: bool
     """Whether rows go to a user's function: only what it stored in the end can be compared."""
+    has_timers: bool
+    """Whether timers write rows, which no batch does: it is compared with a stream of one batch."""
 
     @property
     def has_panes(self) -> bool:
@@ -43,6 +47,7 @@ def law_of(graph: Graph, plan: Plan, table: str) -> TableLaw:
     spec = plan.tables[table].query
     behind = tables_behind(graph, table)
     modes = {name: plan.tables[name].query.mode for name in behind}
+    timers = {name: _timers(plan, name) for name in (table, *behind)}
     sources = {
         source.name: source for name in (table, *behind) for source in graph.sources_of(name)
     }
@@ -52,9 +57,17 @@ def law_of(graph: Graph, plan: Plan, table: str) -> TableLaw:
         follows_state=any(_is_stateful(plan, name) for name in behind),
         is_closable=all(source.watermark for source in sources.values())
         and not (behind and _is_stateful(plan, table)),
-        is_comparable=all(mode is OutputMode.APPEND for mode in modes.values()),
+        is_comparable=all(mode is OutputMode.APPEND for mode in modes.values())
+        and PROCESSING_TIME not in timers[table]
+        and not any(timers[name] for name in behind),
         is_function=isinstance(spec.sink, FunctionSink),
+        has_timers=bool(timers[table]),
     )
+
+
+def _timers(plan: Plan, table: str) -> frozenset[str]:
+    decisions = plan.tables[table].decisions
+    return frozenset() if decisions is None else decisions.facts.timers
 
 
 def _is_stateful(plan: Plan, table: str) -> bool:
@@ -88,7 +101,9 @@ def of_prefix(
     law: TableLaw, stream: Content, batch: Content, watermark_ms: int | None
 ) -> Difference | None:
     """What is wrong after some of the input; None where the law holds or says nothing yet."""
-    if law.follows_state or law.is_function or law.has_panes or not law.is_comparable:
+    if law.follows_state or law.is_function or law.has_timers or law.has_panes:
+        return None
+    if not law.is_comparable:
         return None
     mode = law.spec.mode
     missing, extra = difference(batch.rows, stream.rows)
@@ -119,6 +134,8 @@ def of_end(law: TableLaw, stream: Content, batch: Content) -> Difference | None:
     words = "the stream's result is the batch's"
     if law.is_function:
         words = "what the function stored is what it stores when all rows come in one batch"
+    elif law.has_timers:
+        words = "the stream's result is that of a stream with all rows in one batch"
     return _found(words, missing, extra)
 
 

@@ -197,8 +197,10 @@ class Verifier:
         for name, law in self.laws.items():
             if self._has_late(scene, name) or (law.is_function and name not in self.kept_tables):
                 continue
+            if law.has_timers and scene.late_count(name).late:
+                continue
             stream = scene.content(name)
-            expected = self._stored[name] if law.is_function else batch[name]
+            expected = self._stored[name] if name in self._stored else batch[name]
             if found := laws.of_end(law, stream, expected):
                 return self._told(law, found, expected, trial)
         return None
@@ -277,14 +279,18 @@ class Verifier:
         moments = [moment for tape in scene.tapes.values() if (moment := tape.newest())]
         if not moments:
             return
-        for name, source in self.sources.items():
-            if source.delay:
-                delay = dt.timedelta(milliseconds=duration_ms(source.delay))
-                scene.move_event_time(name, max(moments) + delay + _FAR)
+        delays = {
+            name: dt.timedelta(milliseconds=duration_ms(source.delay))
+            for name, source in self.sources.items()
+            if source.delay
+        }
+        scene.move_event_times({n: max(moments) + delay + _FAR for n, delay in delays.items()})
 
     def _store_baseline(self, trial: Trial) -> None:
-        """What functions store when all rows come in one batch."""
-        if not self.kept_tables:
+        """What functions store, and timers write, when all rows come in one batch."""
+        timed = [name for name, law in self.laws.items() if law.has_timers]
+        tables = list(dict.fromkeys([*self.kept_tables, *timed]))
+        if not tables:
             return
         rows: dict[str, list[Any]] = {name: [] for name in self.recording}
         for step in trial.steps:
@@ -294,7 +300,7 @@ class Verifier:
             self._add(scene, rows)
             scene.process()
             self._close(scene)
-            self._stored = {name: scene.content(name) for name in self.kept_tables}
+            self._stored = {name: scene.content(name) for name in tables}
 
     def _function_tables(self) -> list[str]:
         """Tables whose function can be read back and cleared."""
@@ -324,7 +330,10 @@ class Verifier:
                     "with read= and clear= what it stores is"
                 )
             elif not law.is_comparable:
-                self.notes[name] = "it reads a table as a lookup, so only its start is fixed"
+                self.notes[name] = (
+                    "its content depends on the moment: a table read as a lookup, or timers by the "
+                    "clock or behind a table"
+                )
 
 
 def _verdict(problem: Problem | None) -> str:
