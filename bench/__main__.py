@@ -16,6 +16,7 @@ NAMES = (
     "harness",
     "verify",
     "late",
+    "panes",
     "databases",
     "kafka",
     "recovery",
