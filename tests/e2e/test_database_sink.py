@@ -13,6 +13,7 @@ from pyspark.sql import functions as F
 
 from headwater import Pipeline
 from headwater.connectors import kafka, mariadb, postgres
+from headwater.connectors.dialects import MariaDialect
 from headwater.connectors.interface import ReadRequest, WriteRequest
 from headwater.connectors.jdbc import Jdbc, _Writer
 from headwater.definitions import OutputMode
@@ -220,6 +221,18 @@ def test_what_was_written_is_read_as_it_was(
     request = ReadRequest("devices", schema, connection, tmp_path)
     found = SINKS[connection.name](target).read_batch(spark, request)
     assert found.where("celsius > 1").collect() == frame.collect()
+
+
+@pytest.mark.parametrize("system", ["mariadb"], indirect=True)
+def test_without_its_session_options_mariadb_would_take_names_for_texts(
+    spark: SparkSession, connection: Connection, target: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    frame = rows(spark, ("a", 1), schema="device string, n int")
+    monkeypatch.setattr(MariaDialect, "session", {})
+    with pytest.raises(Exception, match="error in your SQL syntax"):
+        write(frame, target, connection, 0)
+    monkeypatch.undo()
+    write(frame, target, connection, 0)
 
 
 def test_a_table_that_does_not_fit_is_refused_before_the_write(
