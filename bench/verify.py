@@ -21,7 +21,7 @@ EXAMPLES = {
     "etl": 0,
     "word_count": 0,
     "clickstream": 0,
-    "ads": 0,
+    "ads": 1,
     "event_time": 1,
     "inactive": 0,
     "web_log": 0,
