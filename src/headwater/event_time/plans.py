@@ -69,3 +69,29 @@ def streaming_leaves(plan: Any) -> list[Any]:
         if leaf.isStreaming() and not any(leaf.equals(other) for other in found):
             found.append(leaf)
     return found
+
+
+_IN_STREAMS_ONLY = "DeduplicateWithinWatermark"
+
+
+def as_bounded(frame: DataFrame) -> DataFrame:
+    """A batch whose rows are told apart as in the stream: Spark refuses duplicates within a
+    watermark there, where all rows are at hand and the watermark does not matter."""
+    plan, spark = analyzed(frame), frame.sparkSession
+    if _IN_STREAMS_ONLY not in str(plan.toString()):
+        return frame
+    kind = java_class(spark, "org.apache.spark.sql.catalyst.plans.logical.Deduplicate")
+    while (path := _path_to(plan, _IN_STREAMS_ONLY)) is not None:
+        node = part_at(plan, path)
+        plan = with_part(spark, plan, path, kind(node.keys(), node.child()))
+    return frame_of(spark, plan)
+
+
+def _path_to(plan: Any, name: str) -> tuple[int, ...] | None:
+    if str(plan.nodeName()) == name:
+        return ()
+    for number, child in enumerate(items(plan.children())):
+        path = _path_to(child, name)
+        if path is not None:
+            return (number, *path)
+    return None

@@ -33,6 +33,7 @@ from headwater.definitions import (
     kind_of,
 )
 from headwater.errors import FunctionFailed, HeadwaterError, Location, NotADataFrame
+from headwater.event_time.plans import as_bounded
 from headwater.event_time.watermark import moment, steady
 from headwater.graph import Graph
 from headwater.jvm.telling import Ear
@@ -113,7 +114,7 @@ class Frames:
             return self.fixed(definition)
 
         builder = _Builder(self.spark, self.graph, read, is_batch=True)
-        return {name: builder.build(name) for name in self.graph.order}
+        return {name: as_bounded(builder.build(name)) for name in self.graph.order}
 
     def consumed(self, table: str, parts: Mapping[str, OffsetRange]) -> DataFrame:
         """A table's bounded DataFrame over parts of its sources."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from headwater import Pipeline
-from headwater.connectors import csv, json, kafka
+from headwater.connectors import csv, json, kafka, queue
 from headwater.errors import NotStreamable
 from headwater.settings import Settings
 from headwater.testing import (
@@ -28,6 +29,7 @@ from headwater.testing import (
 from headwater.testing.harness import session
 from headwater.testing.scene import Scene
 from headwater.testing.values import difference
+from headwater.verification import verify
 
 BOUND = "clicked_ad = ad AND clicked_at BETWEEN shown_at AND shown_at + INTERVAL 1 HOUR"
 
@@ -235,3 +237,19 @@ def test_a_late_row_that_is_kept_afterwards_joins_what_its_batch_joined(
     kept_until.with_name(f".{kept_until.name}.crc").unlink(missing_ok=True)
     run("two", 3, "Oslo", "12:21:00")
     assert late("two") == ["Rome"]
+
+
+def test_duplicates_within_the_watermark_are_left_out_of_a_batch_too() -> None:
+    app = Pipeline("once")
+    moment = dt.datetime(2026, 1, 1, 12, tzinfo=dt.UTC)
+    app.source(
+        "rows",
+        queue([[(1, moment), (2, moment)], [(1, moment)]]),
+        schema="id int, at timestamp",
+        event_time="at",
+        watermark="1 minute",
+    )
+    app.table(name="once")(lambda rows: rows.dropDuplicatesWithinWatermark(["id"]))
+    assert sorted(row.id for row in app.batch()["once"].collect()) == [1, 2]
+    found = verify(app, session(app), seconds=60, trials=2)
+    assert found.holds
