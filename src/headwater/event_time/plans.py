@@ -75,8 +75,8 @@ _IN_STREAMS_ONLY = "DeduplicateWithinWatermark"
 
 
 def as_bounded(frame: DataFrame) -> DataFrame:
-    """A batch whose rows are told apart as in the stream: Spark refuses duplicates within a
-    watermark there, where all rows are at hand and the watermark does not matter."""
+    """A batch drops every duplicate where a stream drops those within the watermark, which Spark
+    refuses there: a stream may keep one that comes later than that."""
     plan, spark = analyzed(frame), frame.sparkSession
     if _IN_STREAMS_ONLY not in str(plan.toString()):
         return frame

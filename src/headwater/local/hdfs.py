@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import socket
 from pathlib import Path
 
 from headwater.events import Report
 from headwater.local.cache import replace_text
-from headwater.local.jars import JarSet, jar_paths
+from headwater.local.jars import JarSet, jar_paths, pyspark_jars
 from headwater.local.java import find_java
 from headwater.local.ports import HOST
-from headwater.local.service import Launch, Service
+from headwater.local.service import WARNINGS, Launch, Service
 
 _MAIN = "org.apache.hadoop.mapreduce.MiniHadoopClusterManager"
 _QUESTION = b"GET / HTTP/1.0\r\n\r\n"
@@ -26,7 +25,7 @@ class Hdfs(Service):
 
     def prepare(self, home: Path, *, report: Report) -> None:
         jar_paths([JarSet.HDFS], report=report)
-        replace_text(home / "log4j2.properties", _LOGGING)
+        replace_text(home / "log4j2.properties", WARNINGS)
 
     def launch(self, home: Path, port: int) -> Launch:
         (home / "started.json").unlink(missing_ok=True)
@@ -55,10 +54,7 @@ class Hdfs(Service):
 
 def _java(home: Path) -> list[str]:
     """With the classes of Hadoop that PySpark brings."""
-    package = importlib.util.find_spec("pyspark")
-    assert package is not None
-    assert package.origin is not None
-    paths = [*map(str, jar_paths([JarSet.HDFS])), f"{Path(package.origin).parent}/jars/*"]
+    paths = [*map(str, jar_paths([JarSet.HDFS])), f"{pyspark_jars()}/*"]
     return [
         str(find_java().executable),
         "-Xmx384m",
@@ -67,14 +63,3 @@ def _java(home: Path) -> list[str]:
         "-cp",
         os.pathsep.join(paths),
     ]
-
-
-_LOGGING = """\
-status=error
-appender.out.type=Console
-appender.out.name=out
-appender.out.layout.type=PatternLayout
-appender.out.layout.pattern=%d %p %m (%c{1})%n
-rootLogger.level=warn
-rootLogger.appenderRef.out.ref=out
-"""

@@ -123,7 +123,7 @@ def _run_ivy(jars: list[Jar], draft: Path) -> str:
     (draft / "settings.xml").write_text(_IVY_SETTINGS, encoding="utf-8")
     settings = os.environ.get("HEADWATER_IVY_SETTINGS", str(draft / "settings.xml"))
     java = find_java()
-    command = [str(java.executable), "-Xmx256m", "-cp", f"{_pyspark_jars()}/*"]
+    command = [str(java.executable), "-Xmx256m", "-cp", f"{pyspark_jars()}/*"]
     if java.is_packaged:
         command += trust_options(draft / "trusted.jks")
     command += ["org.apache.ivy.Main", "-warn", "-settings", settings]
@@ -133,7 +133,8 @@ def _run_ivy(jars: list[Jar], draft: Path) -> str:
     return complaints.splitlines()[0].strip() if complaints else f"Ivy ended: {run.returncode}"
 
 
-def _pyspark_jars() -> Path:
+def pyspark_jars() -> Path:
+    """The folder of the jars that PySpark brings."""
     # Found without importing pyspark, which takes a quarter of a second.
     package = importlib.util.find_spec("pyspark")
     if package is None or package.origin is None:

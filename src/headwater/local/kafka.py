@@ -16,7 +16,7 @@ from headwater.local.cache import replace_text
 from headwater.local.jars import JarSet, jar_paths
 from headwater.local.java import find_java
 from headwater.local.ports import HOST, free_port
-from headwater.local.service import Launch, Service
+from headwater.local.service import WARNINGS, Launch, Service
 
 
 class Kafka(Service):
@@ -133,14 +133,8 @@ def _escaped(value: str) -> str:
     return plain.encode("ascii", "backslashreplace").decode().replace("\\x", "\\u00")
 
 
-_LOGGING = """\
-status=error
-appender.out.type=Console
-appender.out.name=out
-appender.out.layout.type=PatternLayout
-appender.out.layout.pattern=%d %p %m (%c{1})%n
-rootLogger.level=warn
-rootLogger.appenderRef.out.ref=out
+_LOGGING = f"""\
+{WARNINGS}\
 logger.start.name=kafka.server.KafkaRaftServer
 logger.start.level=info
 """

@@ -12,6 +12,17 @@ from typing import ClassVar
 from headwater.events import Report
 from headwater.local.processes import Account
 
+WARNINGS = """\
+status=error
+appender.out.type=Console
+appender.out.name=out
+appender.out.layout.type=PatternLayout
+appender.out.layout.pattern=%d %p %m (%c{1})%n
+rootLogger.level=warn
+rootLogger.appenderRef.out.ref=out
+"""
+"""How a server on Java logs: its warnings, to its standard output."""
+
 
 @dataclass(frozen=True, slots=True)
 class Launch:
