@@ -230,3 +230,20 @@ def test_the_examples_over_kafka_hold_without_a_broker(
 ) -> None:
     found = verify(example(name).pipeline, spark, rows=rows, crashes=True, seconds=60, trials=1)
     assert [problem.lines() for problem in found.problems] == []
+
+
+def test_the_guard_against_clocks_that_are_ahead_is_no_dependence_on_the_clock(
+    spark: SparkSession,
+) -> None:
+    app = Pipeline("guarded")
+    noon = dt.datetime(2026, 1, 1, 12, tzinfo=dt.UTC)
+    app.source(
+        "rows",
+        queue([[(1, noon)]]),
+        schema="id int, at timestamp",
+        event_time="at",
+        watermark="1 minute",
+        max_ahead="1 minute",
+    )
+    app.table(name="copy")(lambda rows: rows)
+    assert verify(app, spark, trials=1).holds
