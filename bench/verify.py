@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import os
 import shutil
 import tempfile
 import time
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,17 +19,71 @@ from headwater.verification import verify
 
 _ROOT = Path(__file__).parent.parent
 WRONG = _ROOT / "tests/spark/verification/wrong"
-EXAMPLES = {
-    "one_function": 0,
-    "etl": 0,
-    "word_count": 0,
-    "clickstream": 0,
-    "ads": 1,
-    "event_time": 1,
-    "inactive": 0,
-    "web_log": 0,
-}
-"""With the rows that are late on purpose."""
+NOON = dt.datetime(2026, 1, 1, 12, tzinfo=dt.UTC)
+
+
+@dataclass(frozen=True)
+class Example:
+    """An example and what its verification needs beside it."""
+
+    name: str
+    late: int = 0
+    """The rows that are late on purpose."""
+    rows: Mapping[str, list[dict[str, Any]]] | None = None
+    """What is in its topics, where it reads from a broker."""
+
+
+def _orders() -> list[dict[str, Any]]:
+    order = {"key": "k", "value": "v", "topic": "orders"}
+    return [{**order, "offset": n, "timestamp": NOON + dt.timedelta(seconds=n)} for n in range(4)]
+
+
+def _clicks() -> list[dict[str, Any]]:
+    return [
+        {
+            "page": f"p{n % 3}",
+            "at": NOON + dt.timedelta(minutes=7 * n),
+            "_kafka": {"offset": 40 * n},
+        }
+        for n in range(9)
+    ]
+
+
+def _records() -> list[dict[str, Any]]:
+    return [
+        {
+            "id": n,
+            "device": f"dev-{n % 3:04}",
+            "at": NOON + dt.timedelta(seconds=4 * n),
+            "celsius": 20.0 + n % 5,
+        }
+        for n in range(12)
+    ]
+
+
+def _signals() -> list[dict[str, Any]]:
+    """The same records, with the time at which the broker had them."""
+    return [
+        {**record, "_kafka": {"timestamp": record["at"] + dt.timedelta(seconds=1)}}
+        for record in _records()
+    ]
+
+
+EXAMPLES = (
+    Example("one_function"),
+    Example("etl"),
+    Example("word_count"),
+    Example("clickstream"),
+    Example("ads", late=1),
+    Example("event_time", late=1),
+    Example("inactive"),
+    Example("web_log"),
+    Example("kafka", rows={"orders": _orders()}),
+    Example("latency", rows={"pings": [{"key": "k", "value": str(n)} for n in range(4)]}),
+    Example("lambda", rows={"clicks": _clicks()}),
+    Example("iot", rows={"signals": _signals(), "records": _records()}),
+)
+"""Every example that is a pipeline: those under `dstream` are programs."""
 SEEDS = 20
 
 
@@ -52,12 +109,21 @@ def measure(*, pairs: int) -> tuple[list[Figure], Any]:
             print(f"{path.stem}: found after {found[path.stem]} s", flush=True)
         alarms: dict[str, list[str]] = {}
         began = time.perf_counter()
-        for example, late in EXAMPLES.items():
-            shutil.copytree(_ROOT / "examples" / example, folder / example)
-            app = load_app(str(folder / example / "app.py")).pipeline
-            result = verify(app, spark, crashes=True, seconds=3600, trials=SEEDS, late_budget=late)
-            alarms[example] = [line for p in result.problems for line in p.lines()]
-            print(f"{example}: {result.trials} seeds, {alarms[example] or 'holds'}", flush=True)
+        for example in EXAMPLES:
+            shutil.copytree(_ROOT / "examples" / example.name, folder / example.name)
+            app = load_app(str(folder / example.name / "app.py")).pipeline
+            result = verify(
+                app,
+                spark,
+                rows=example.rows,
+                crashes=True,
+                seconds=3600,
+                trials=SEEDS,
+                late_budget=example.late,
+            )
+            alarms[example.name] = [line for p in result.problems for line in p.lines()]
+            said = alarms[example.name] or "holds"
+            print(f"{example.name}: {result.trials} seeds, {said}", flush=True)
         examples_s = time.perf_counter() - began
     times = [60.0 if seconds is None else seconds for seconds in found.values()]
     missed = sum(seconds is None for seconds in found.values())
