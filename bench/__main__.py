@@ -20,7 +20,9 @@ NAMES = (
     "databases",
     "kafka",
     "recovery",
+    "flat",
     "dstream",
+    "dstream_flat",
     "tests",
 )
 

@@ -20,12 +20,15 @@ import time
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from bench.figures import figure, store
 from headwater.connectors.manifest import committed_files
 from headwater.local import services
 from headwater.local.processes import wait_until
+
+if TYPE_CHECKING:
+    import psycopg
 
 APP = """
 from pyspark.sql import DataFrame, functions as F
@@ -169,7 +172,6 @@ def _finish(folder: Path) -> None:
 
 
 def _count(folder: Path, outcome: Outcome) -> None:
-    import psycopg
     import pyarrow.dataset
     from confluent_kafka import Consumer, TopicPartition
     from deltalake import DeltaTable
@@ -198,11 +200,7 @@ def _count(folder: Path, outcome: Outcome) -> None:
     consumer.close()
     _compare(outcome, "kafka", expected, values)
 
-    login = services.connection(folder / ".headwater", "postgres")
-    password = Path(login["password"].removeprefix("file:")).read_text().strip()
-    with psycopg.connect(
-        login["url"].removeprefix("jdbc:"), user=login["user"], password=password
-    ) as database:
+    with postgres_of(folder / ".headwater") as database:
         rows = database.execute("SELECT device, n, total FROM soak").fetchall()
     wanted: dict[str, tuple[int, int]] = {}
     for number in range(outcome.rows):
@@ -216,6 +214,16 @@ def _count(folder: Path, outcome: Outcome) -> None:
     outcome.twice["postgres"] = sum(max(-n, 0) for n in short.values())
     if short and not any(short.values()):
         outcome.missing["postgres"] = len(short)
+
+
+def postgres_of(local: Path) -> psycopg.Connection:
+    """A connection to the server that runs in a folder."""
+    import psycopg
+
+    login = services.connection(local, "postgres")
+    password = Path(login["password"].removeprefix("file:")).read_text().strip()
+    url = login["url"].removeprefix("jdbc:")
+    return psycopg.connect(url, user=login["user"], password=password)
 
 
 def _compare(outcome: Outcome, sink: str, expected: Counter[int], found: Counter[int]) -> None:
