@@ -63,6 +63,11 @@ class Connection:
         return value
 
 
+CHECKPOINT_FILES = "spark.sql.streaming.checkpointFileManagerClass"
+"""Spark's setting for how the files of a checkpoint are written."""
+_RENAMES_AT_ONCE = frozenset({"file", "hdfs", "viewfs", "webhdfs", "abfs", "abfss", "ofs", "o3fs"})
+
+
 @dataclass(frozen=True, slots=True)
 class Settings:
     """Everything that is decided outside the definitions.
@@ -90,6 +95,12 @@ class Settings:
         return (
             self.storage if "://" in self.storage else str((self.folder / self.storage).resolve())
         )
+
+    @property
+    def renames_at_once(self) -> bool:
+        """Whether the storage is known to give a file a new name in one step."""
+        scheme, has_scheme, _ = self.storage.partition("://")
+        return not has_scheme or scheme.lower() in _RENAMES_AT_ONCE
 
     @property
     def local_folder(self) -> Path:

@@ -49,6 +49,7 @@ from headwater.errors.configured import (
     LiteralSecret,
     SecretMissing,
     SettingsUnreadable,
+    StorageNotAtomic,
     UnknownProfile,
     UnknownSetting,
 )
@@ -329,6 +330,7 @@ __all__ = [
     "SqlTooLarge",
     "StillRunning",
     "StorageLeased",
+    "StorageNotAtomic",
     "StorageUnwritable",
     "TooFewCores",
     "TooManyRows",

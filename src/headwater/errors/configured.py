@@ -41,6 +41,19 @@ class SettingsUnreadable(SettingsError):
         super().__init__(f"{path} is not valid TOML", found=problem)
 
 
+class StorageNotAtomic(SettingsError):
+    code = "STORAGE_NOT_ATOMIC"
+
+    def __init__(self, storage: str, profile: str, setting: str) -> None:
+        super().__init__(
+            "the storage is not known to rename a file in one step",
+            found=storage,
+            expected="a folder or HDFS, which do, or a way to write checkpoints without renaming",
+            remedy=f"name the class that writes them, in [profile.{profile}.spark]: {setting}",
+            data="nothing was read or written",
+        )
+
+
 class ClusterMissing(EnvironmentProblem):
     """Profile `cluster` is not declared, and no cluster runs on this machine."""
 

@@ -13,9 +13,10 @@ from headwater.errors import (
     NotWritable,
     SchemaMissing,
     SharedSink,
+    StorageNotAtomic,
 )
 from headwater.graph.resolve import Graph
-from headwater.settings import Settings
+from headwater.settings import CHECKPOINT_FILES, Settings
 
 
 def check(graph: Graph, settings: Settings) -> None:
@@ -34,6 +35,7 @@ def check(graph: Graph, settings: Settings) -> None:
         a_sink_can_be_written(table)
         a_key_names_columns(table)
     no_two_writers(graph, settings)
+    a_checkpoint_is_written_in_one_step(settings)
 
 
 def there_is_a_table(graph: Graph) -> None:
@@ -104,3 +106,10 @@ def no_two_writers(graph: Graph, settings: Settings) -> None:
         if place in writers:
             raise SharedSink(writers[place], table.name, place, where=table.location)
         writers[place] = table.name
+
+
+def a_checkpoint_is_written_in_one_step(settings: Settings) -> None:
+    """Spark writes a file beside its place and renames it. Where that is a copy and a removal, a
+    crash comes in between, unless the files are written in another way."""
+    if not settings.renames_at_once and CHECKPOINT_FILES not in settings.spark:
+        raise StorageNotAtomic(settings.storage, settings.profile, CHECKPOINT_FILES)

@@ -14,6 +14,7 @@ from headwater.planning.lateness import late_words
 from headwater.planning.plan import Decisions, Plan, TablePlan
 from headwater.planning.triggers import MEANINGS
 from headwater.runtime.session import spark_settings
+from headwater.settings import CHECKPOINT_FILES, Settings
 
 _WIDTH = 100
 _LABEL = 12
@@ -22,6 +23,8 @@ _LABEL = 12
 def as_text(plan: Plan) -> str:
     """The graph, then a block per table: what `headwater plan` prints."""
     blocks = [graph_render.as_text(plan.graph)]
+    if "://" in plan.settings.storage:
+        blocks.append(storage_text(plan.settings))
     blocks += ["\n".join(_table_lines(table)) for table in plan.tables.values()]
     return "\n\n".join(blocks)
 
@@ -47,6 +50,15 @@ def explain_text(plan: Plan, table: str) -> str:
     assert decisions is not None
     explained = physical_plan(decisions.frame, style="extended")
     return f"table {table}\n{_incremental(decisions)}\n\n{explained}"
+
+
+def storage_text(settings: Settings) -> str:
+    """How a storage that is no local folder keeps checkpoints whole."""
+    words = "renames a file in one step, which is how Spark writes checkpoints"
+    if not settings.renames_at_once:
+        named = settings.spark[CHECKPOINT_FILES]
+        words = f"may copy where it should rename: {named} writes the checkpoints instead"
+    return f"storage {settings.storage}\n  {words}"
 
 
 def _table_lines(table: TablePlan) -> Iterator[str]:

@@ -19,7 +19,7 @@ from headwater.local.java import find_java
 from headwater.local.ports import HOST
 from headwater.runtime.class_archive import archive_options
 from headwater.runtime.shipping import python_files
-from headwater.settings import Settings
+from headwater.settings import CHECKPOINT_FILES, Settings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -166,7 +166,7 @@ def _checkpoint_files(settings: Settings) -> list[SparkSetting]:
         return []
     return [
         SparkSetting(
-            _SQL + "streaming.checkpointFileManagerClass",
+            CHECKPOINT_FILES,
             _CHECKPOINTING + "FileSystemBasedCheckpointFileManager",
             "on a local disk Spark's first choice starts a process or two for every file it writes",
         )

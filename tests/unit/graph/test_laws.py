@@ -13,9 +13,10 @@ from headwater.errors import (
     NotWritable,
     SchemaMissing,
     SharedSink,
+    StorageNotAtomic,
 )
 from headwater.graph import laws, resolve
-from headwater.settings import Settings
+from headwater.settings import CHECKPOINT_FILES, Settings
 
 
 def check(app: Pipeline) -> None:
@@ -99,3 +100,29 @@ def test_every_law_names_the_users_line() -> None:
         check(app)
     assert caught.value.where is not None
     assert caught.value.where.file == __file__
+
+
+def on_storage(storage: str, **spark: str) -> Settings:
+    return Settings(folder=Path("/project"), profile="cluster", storage=storage, spark=spark)
+
+
+@pytest.mark.parametrize(
+    "storage", [".headwater", "file:///data", "hdfs://lake/x", "abfss://a@b/c"]
+)
+def test_a_storage_that_renames_at_once_is_taken(storage: str) -> None:
+    laws.a_checkpoint_is_written_in_one_step(on_storage(storage))
+
+
+@pytest.mark.parametrize("storage", ["s3a://lake/x", "gs://lake/x", "unheard://of"])
+def test_a_storage_that_may_copy_is_refused_unless_checkpoints_are_written_otherwise(
+    storage: str,
+) -> None:
+    app = Pipeline("app")
+    app.source("ticks", rate())
+    app.sql("stored", "select * from ticks")
+    graph = resolve(app.definitions())
+    with pytest.raises(StorageNotAtomic) as caught:
+        laws.check(graph, on_storage(storage))
+    assert storage in str(caught.value)
+    assert f"[profile.cluster.spark]: {CHECKPOINT_FILES}" in str(caught.value)
+    laws.check(graph, on_storage(storage, **{CHECKPOINT_FILES: "of.the.Store"}))
