@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -217,42 +218,77 @@ def sender(tmp_path: Path) -> Iterator[Sender]:
     found.close()
 
 
-def test_a_killed_program_goes_on_with_the_same_batch(tmp_path: Path, sender: Sender) -> None:
-    (tmp_path / "totals.py").write_text(TOTALS)
-    source = str(Path(package.__file__).parents[1])
+class Totals:
+    """The program in a folder, started in one way or another."""
 
-    def start() -> subprocess.Popen[bytes]:
-        with (tmp_path / "errors").open("ab") as errors:
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        (folder / "totals.py").write_text(TOTALS)
+        self._environment = {**os.environ, "PYTHONPATH": str(Path(package.__file__).parents[1])}
+
+    def start(self, *command: str) -> subprocess.Popen[bytes]:
+        with (self._folder / "errors").open("ab") as errors:
             return subprocess.Popen(
-                [sys.executable, "totals.py", sender.port],
-                cwd=tmp_path,
-                env={**os.environ, "PYTHONPATH": source},
+                [sys.executable, *command],
+                cwd=self._folder,
+                env=self._environment,
+                stdout=errors,
                 stderr=errors,
                 start_new_session=True,
             )
 
-    def totals() -> list[Any]:
-        path = tmp_path / "totals.jsonl"
+    def headwater(self, *arguments: str) -> str:
+        command = [sys.executable, *HEADWATER, *arguments]
+        done = subprocess.run(
+            command, cwd=self._folder, env=self._environment, capture_output=True, text=True
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    def written(self) -> list[Any]:
+        path = self._folder / "totals.jsonl"
         return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
-    first = start()
+    def until_each(self, count: int) -> None:
+        until(lambda: self.written()[-1][2] == [["w0", count], ["w1", count], ["w2", count]])
+
+
+HEADWATER = ("-m", "headwater.cli.main")
+
+
+def test_a_killed_program_goes_on_with_the_same_batch(tmp_path: Path, sender: Sender) -> None:
+    program = Totals(tmp_path)
+    first = program.start("totals.py", sender.port)
     try:
         sender.send([f"w{n % 3}" for n in range(30)])
         until(lambda: (tmp_path / "blocked").exists())
     finally:
         os.killpg(first.pid, signal.SIGKILL)
         first.wait(30)
-    cut = totals()[-1]
+    cut = program.written()[-1]
 
-    second = start()
+    # The rest under supervision: found by `status`, started again when its process is killed.
+    run = ("dstream", "run", "--supervise", "totals.py", sender.port)
+    second = program.start(*HEADWATER, *run)
     try:
         sender.send([f"w{n % 3}" for n in range(12)])
-        until(lambda: totals()[-1][2] == [["w0", 14], ["w1", 14], ["w2", 14]])
+        program.until_each(14)
+        (found,) = json.loads(program.headwater("status", "--json"))
+        assert (found["pipeline"], found["state"]) == ("totals", "running")
+        assert found["tables"][0]["last_batch"] >= cut[1]
+        os.kill(found["pid"], signal.SIGKILL)
+        sender.send(["w0", "w1", "w2"])
+        program.until_each(15)
+        said = program.headwater("stop")
+        assert "totals: after batch" in said
+        assert "next: headwater dstream run totals.py" in said
+        assert second.wait(60) == 0
     finally:
-        os.killpg(second.pid, signal.SIGKILL)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(second.pid, signal.SIGKILL)
         second.wait(30)
-    batches = [batch for _, batch, _ in totals()]
+    batches = [batch for _, batch, _ in program.written()]
     assert batches.count(cut[1]) == 2
-    assert [row for row in totals() if row[1] == cut[1]] == [cut, cut]
-    times = sorted({time for time, _, _ in totals()})
+    assert [row for row in program.written() if row[1] == cut[1]] == [cut, cut]
+    times = sorted({time for time, _, _ in program.written()})
     assert {b - a for a, b in pairwise(times)} == {1.0}

@@ -53,6 +53,7 @@ def described_run(found: FoundRun, settings: Settings) -> dict[str, Any]:
     described: dict[str, Any] = {
         "pipeline": record.pipeline,
         "app": record.app,
+        "command": record.start_command,
         "state": _state(found),
         "pid": record.pid,
         "started_at": record.started_at,
@@ -106,14 +107,13 @@ def run_lines(run: dict[str, Any]) -> list[str]:
     """A pipeline for the reader: a head, a line per table, what failed, the next command."""
     head = f"{run['pipeline']} ({run['app']}): {run['state']}"
     since = _clock(run["started_at"])
-    app = f" {run['app']}" if run["app"] else ""
     match run["state"]:
         case "crashed":
             head += f", process {run['pid']} (started {since}) ended without stopping"
-            follow = [f"  next: headwater run{app} goes on after the last committed batch"]
+            follow = [f"  next: {run['command']} goes on after the last committed batch"]
         case "stopped":
             head += f" at {_clock(run['ended_at'])}"
-            follow = [f"  next: headwater run{app}"]
+            follow = [f"  next: {run['command']}"]
         case _:
             head += f", process {run['pid']}, since {since}"
             follow = [str(run["problem"])] if "problem" in run else []

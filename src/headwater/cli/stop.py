@@ -75,7 +75,7 @@ def await_end(found: FoundRun, settings: Settings, timeout_s: float) -> None:
     print(f"{pipeline}: stopped")
     for table, batch in now.record.last_batches.items():
         print(f"  {table}: after {_batch(batch)}")
-    print(f"next: headwater run {now.record.app or ''}".rstrip())
+    print(f"next: {now.record.start_command}")
 
 
 def _batch(batch: int | None) -> str:

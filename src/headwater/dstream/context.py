@@ -16,6 +16,7 @@ from headwater.dstream.inputs import BinaryRecords, TextFiles
 from headwater.dstream.listener import StreamingListener, StreamingStarted
 from headwater.dstream.nodes import Node, Queue, Transformed
 from headwater.dstream.pacing import Clock, WallClock
+from headwater.dstream.presence import Presence, presence
 from headwater.dstream.program import Program
 from headwater.dstream.receivers import ReceiverInput, SocketReceiver
 from headwater.dstream.saving import Home, Saved, newest_home, next_home
@@ -23,6 +24,7 @@ from headwater.dstream.stream import DStream
 from headwater.errors import (
     ContextAlreadyStarted,
     ContextStopped,
+    HeadwaterError,
     InvalidBatchInterval,
     SlidesDiffer,
     TooFewCores,
@@ -62,6 +64,8 @@ class StreamingContext:
         self._own_folder: str | None = None
         self._receivers: list[ReceiverInput] = []
         self._stopped = threading.Event()
+        self._presence: Presence | None = None
+        self._closing = threading.Lock()
 
     # Where a program comes from
 
@@ -220,9 +224,11 @@ class StreamingContext:
             raise ContextAlreadyStarted("another context starts")
         self._program.settle(has_checkpoint=self._checkpoint is not None)
         self._require_cores()
-        self._engine = self._make_engine()
-        self._program.engine = self._engine
-        self._engine.start()
+        try:
+            self._begin()
+        except BaseException:
+            self._hide()
+            raise
         StreamingContext._activeContext = self
         for listener in self._listeners:
             listener.onStreamingStarted(StreamingStarted(self._clock.now_ms()))
@@ -237,9 +243,12 @@ class StreamingContext:
         is_over = self._stopped.wait(timeout)
         engine = self._engine
         if engine is not None and engine.failure is not None:
-            is_kept = self._checkpoint is not None
-            raise explained(engine.failure, engine.batch, is_kept=is_kept) from engine.failure
+            raise self._explained(engine) from engine.failure
         return is_over
+
+    def _explained(self, engine: Engine) -> HeadwaterError:
+        assert engine.failure is not None
+        return explained(engine.failure, engine.batch, is_kept=self._checkpoint is not None)
 
     def stop(self, stopSparkContext: bool = True, stopGraceFully: bool = False) -> None:
         """Ends the program; gracefully: after what was received is processed."""
@@ -251,6 +260,14 @@ class StreamingContext:
         self._close()
         if stopSparkContext:
             self._sc.stop()
+
+    def stopAfterBatch(self) -> None:
+        """Ends the program after the batch that runs; what else was received is for the next
+        start."""
+        if self._engine is not None and not self._stopped.is_set():
+            self._engine.finish_batch()
+            self._stop_receivers()
+        self._close()
 
     def _input(self, node: Node) -> DStream[Any]:
         return DStream(self._program.add(node), self)
@@ -316,7 +333,29 @@ class StreamingContext:
         for node in self._receivers:
             node.stop()
 
+    def _begin(self) -> None:
+        """The engine runs; other processes see it, where somebody announced it."""
+        shown = self._presence = presence()
+        if shown is not None:
+            shown.take()
+            self._listeners.append(shown)
+        self._engine = self._make_engine()
+        self._program.engine = self._engine
+        if shown is not None:
+            shown.open(self._engine)
+        self._engine.start()
+
+    def _hide(self) -> None:
+        # Who comes second waits: the process may end when the first has.
+        with self._closing:
+            shown, self._presence = self._presence, None
+            if shown is not None:
+                engine = self._engine
+                has_failed = engine is not None and engine.failure is not None
+                shown.close(self._explained(engine) if engine and has_failed else None)
+
     def _close(self) -> None:
+        self._hide()
         if StreamingContext._activeContext is self:
             StreamingContext._activeContext = None
         if self._own_folder is not None:

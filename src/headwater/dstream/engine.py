@@ -63,7 +63,7 @@ class Engine:
         listeners: Sequence[StreamingListener],
     ) -> None:
         self._spark = spark
-        self._interval_ms = interval_ms
+        self.interval_ms = interval_ms
         self._nodes = nodes
         self._inputs = [node for node in nodes if isinstance(node, Input)]
         self._outputs = outputs
@@ -79,6 +79,8 @@ class Engine:
         self._stop = threading.Event()
         self._last_ms: int | None = None
         self._batch_is_done = threading.Condition()
+        self._is_enough = False
+        self._due_ms = -1
         self._done_ms = -1
         self._now_ms = -1
         self._began_ms = -1
@@ -91,6 +93,15 @@ class Engine:
         self.failure: BaseException | None = None
         self.ended = threading.Event()
         self._thread = threading.Thread(target=self._pace, name="dstream batches", daemon=True)
+
+    @property
+    def home(self) -> str:
+        """The folder that this program's data is kept in."""
+        return self._home.folder
+
+    def last_committed(self) -> int | None:
+        """The last batch that the checkpoint says is done."""
+        return last_number(self._files, f"{self._home.query}/commits")
 
     @property
     def spark_context(self) -> SparkContext:
@@ -112,7 +123,7 @@ class Engine:
     def finish(self, *, gracefully: bool) -> None:
         """Ends the program: now, or after the batch that takes what has come until now."""
         if gracefully and not self.ended.is_set():
-            self._last_ms = first_batch_ms(self._clock.now_ms(), self._interval_ms)
+            self._last_ms = first_batch_ms(self._clock.now_ms(), self.interval_ms)
             self._thread.join()
         self._stop.set()
         with self._batch_is_done:
@@ -120,11 +131,20 @@ class Engine:
         self._thread.join(timeout=60)
         self.ended.set()
 
+    def finish_batch(self) -> None:
+        """Ends the program after the batch that runs."""
+        self._is_enough = True
+        with self._batch_is_done:
+            if self._done_ms >= self._due_ms:
+                self._stop.set()
+        self._thread.join()
+        self.ended.set()
+
     def input_rdd(self, node: Node, time_ms: int) -> RDD[Any]:
         """See nodes.Timeline."""
         assert isinstance(node, Input)
         position = self._inputs.index(node)
-        batch = self.batch + (time_ms - self._now_ms) // self._interval_ms
+        batch = self.batch + (time_ms - self._now_ms) // self.interval_ms
         start, end = self._offsets(batch - 1, position), self._offsets(batch, position)
         if end is None or start == end:
             return self.spark_context.emptyRDD()
@@ -147,7 +167,7 @@ class Engine:
         return entry.offsets[position + 1]
 
     def _settings(self) -> dict[str, str]:
-        batches = self._reach_ms // self._interval_ms + 10
+        batches = self._reach_ms // self.interval_ms + 10
         settings = {
             # The rows of a batch are taken from below the query's plan, as a batch of their own.
             "spark.sql.streaming.unsupportedOperationCheck": "false",
@@ -163,13 +183,13 @@ class Engine:
         """The time of the next batch, and whether there were batches before this start."""
         entry = self._log.latest()
         if entry is None:
-            first = first_batch_ms(self._clock.now_ms(), self._interval_ms)
-            self.zero_ms = first - self._interval_ms
+            first = first_batch_ms(self._clock.now_ms(), self.interval_ms)
+            self.zero_ms = first - self.interval_ms
             return first, False
-        self.zero_ms = entry.timestamp_ms - (entry.batch + 1) * self._interval_ms
-        committed = last_number(self._files, f"{self._home.query}/commits")
+        self.zero_ms = entry.timestamp_ms - (entry.batch + 1) * self.interval_ms
+        committed = self.last_committed()
         is_done = committed is not None and committed >= entry.batch
-        next_ms = entry.timestamp_ms + (self._interval_ms if is_done else 0)
+        next_ms = entry.timestamp_ms + (self.interval_ms if is_done else 0)
         return next_ms, True
 
     def _pace(self) -> None:
@@ -179,11 +199,12 @@ class Engine:
             while self._last_ms is None or due_ms <= self._last_ms:
                 if not self._clock.wait_until(due_ms, self._stop):
                     break
+                self._due_ms = due_ms
                 self._let_run(due_ms)
                 self._await_batch(due_ms)
-                if self.failure is not None or self._stop.is_set():
+                if self.failure is not None or self._is_enough or self._stop.is_set():
                     break
-                due_ms += self._interval_ms
+                due_ms += self.interval_ms
         except BaseException as problem:
             self.failure = self.failure or problem
         finally:
@@ -198,7 +219,7 @@ class Engine:
         writer = (
             self._whole.writeStream.foreachBatch(self._run)
             .option("checkpointLocation", self._home.query)
-            .trigger(processingTime=f"{self._interval_ms} milliseconds")
+            .trigger(processingTime=f"{self.interval_ms} milliseconds")
         )
         self._query = start_on(writer, self._query_clock)
         self.run_id = str(self._query.id)
@@ -288,7 +309,7 @@ class Engine:
         return found
 
     def _tidy(self) -> None:
-        oldest = self._log.entry(self.batch - self._reach_ms // self._interval_ms - 1)
+        oldest = self._log.entry(self.batch - self._reach_ms // self.interval_ms - 1)
         if oldest is None:
             return
         for position, node in enumerate(self._inputs):

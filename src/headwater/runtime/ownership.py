@@ -31,10 +31,17 @@ class RunRecord:
     port: int = 0
     token: str = ""
     app: str | None = None
+    command: str = "run"
+    """The command that starts it."""
     tables: tuple[str, ...] = ()
     ended_at: float | None = None
     last_batches: dict[str, int | None] = field(default_factory=dict)
     failures: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def start_command(self) -> str:
+        """What starts it again, as a command line."""
+        return " ".join(filter(None, ("headwater", self.command, self.app)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,9 +77,11 @@ class Ownership:
             raise PipelineOwned(self.record.pipeline, pid, str(self._folder))
         self._lock = lock
 
-    def publish(self, *, port: int, app: str | None, tables: tuple[str, ...]) -> None:
+    def publish(
+        self, *, port: int, app: str | None, tables: tuple[str, ...], command: str = "run"
+    ) -> None:
         """Tells other processes how to reach this one."""
-        self.record = replace(self.record, port=port, app=app, tables=tables)
+        self.record = replace(self.record, port=port, app=app, tables=tables, command=command)
         self._write()
 
     def release(self, last_batches: dict[str, int | None], failures: dict[str, str]) -> None:
