@@ -105,7 +105,7 @@ class LateRows(SideTable):
                 self._at_entry(position, number, at, told) for position in range(len(self._entries))
             ]
             rows = reduce(lambda one, other: one.unionByName(other, True), found)
-            yield Part(number, _labelled(rows, at, number))
+            yield Part(number, _labelled(rows, at, number), are_few=self.count(told) is not None)
 
     def captured(self, batch: int, rows: int) -> Event:
         return LateCaptured(self.query, batch, rows)

@@ -16,6 +16,7 @@ from headwater.definitions import Source
 from headwater.event_time.plans import analyzed, streaming_leaves
 from headwater.events import Event, RejectedCaptured
 from headwater.graph import Graph
+from headwater.jvm.telling import KEPT
 from headwater.runtime.frames import is_judged, is_parsed, rejected_rows
 from headwater.runtime.offsets import OffsetLog
 from headwater.runtime.replay import Replay
@@ -57,7 +58,10 @@ class RejectedRecords(SideTable):
         for first, last in self._spans(after, batch):
             frame = self._read(first, last)
             if frame is not None:
-                yield Part(last, with_batch(frame, last))
+                yield Part(last, with_batch(frame, last), are_few=self._are_few(told))
+
+    def _are_few(self, told: Told | None) -> bool:
+        return told is not None and told.event.rejected.get(self._source.name, KEPT) < KEPT
 
     def _spans(self, after: int, batch: int) -> Iterator[tuple[int, int]]:
         """Batches that can be read together: all, unless each goes by its own time."""

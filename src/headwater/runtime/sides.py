@@ -46,10 +46,11 @@ class Told:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Rows for a side table, decided up to a batch."""
+    """Rows for a side table, decided up to a batch; few, where the query told them one by one."""
 
     batch: int
     rows: DataFrame
+    are_few: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +88,9 @@ class SideTable(ABC):
 class SideStore(Protocol):
     """Where side tables are kept, with a ledger of the versions that each application wrote."""
 
-    def append(self, table: str, rows: DataFrame, application: str, version: int) -> int:
+    def append(
+        self, table: str, rows: DataFrame, application: str, version: int, *, are_few: bool = False
+    ) -> int:
         """Appends the rows unless this version is there; returns how many."""
 
     def last_version(self, table: str, application: str) -> int | None:
@@ -101,9 +104,13 @@ class DeltaSideStore:
     spark: SparkSession
     storage: Storage
 
-    def append(self, table: str, rows: DataFrame, application: str, version: int) -> int:
+    def append(
+        self, table: str, rows: DataFrame, application: str, version: int, *, are_few: bool = False
+    ) -> int:
         place = self.storage.table(table)
-        return transactions.append(rows, place, application=application, version=version)
+        is_quick = are_few and self.storage.is_local
+        append = transactions.append_few if is_quick else transactions.append
+        return append(rows, place, application=application, version=version)
 
     def last_version(self, table: str, application: str) -> int | None:
         return transactions.last_version(self.spark, self.storage.table(table), application)
@@ -228,7 +235,8 @@ class SideTables:
         """Stores parts in one transaction, which counts as that of the last batch."""
         rows = reduce(lambda one, other: one.unionByName(other, True), (p.rows for p in parts))
         application, batch = self._application(table), parts[-1].batch
-        stored = self._store.append(table.name, rows, application, batch)
+        are_few = all(part.are_few for part in parts)
+        stored = self._store.append(table.name, rows, application, batch, are_few=are_few)
         if stored:
             self._report(table.captured(batch, stored))
 

@@ -79,7 +79,9 @@ class KeptSides:
         self._parts: dict[str, list[tuple[StructType, Any]]] = {}
         self._versions: dict[tuple[str, str], int] = {}
 
-    def append(self, table: str, rows: DataFrame, application: str, version: int) -> int:
+    def append(
+        self, table: str, rows: DataFrame, application: str, version: int, *, are_few: bool = False
+    ) -> int:
         last = self.last_version(table, application)
         if last is not None and last >= version:
             return 0
