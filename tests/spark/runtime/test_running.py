@@ -26,6 +26,7 @@ from headwater.events import BatchCompleted, Event, QueryFailed, RejectedCapture
 from headwater.ledger import transactions
 from headwater.local.processes import wait_until
 from headwater.runtime.query import QueryState
+from headwater.runtime.sides import DeltaSideStore
 from headwater.settings import Settings
 from headwater.testing import Harness, add, advance, check, expect_failure, process, raw
 
@@ -150,14 +151,16 @@ def test_a_capture_that_failed_is_made_up_for_with_the_next_batch(
 def test_batches_that_wait_share_a_transaction(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    append, versions, is_free = transactions.append, [], threading.Event()
+    append, versions, is_free = DeltaSideStore.append, [], threading.Event()
 
-    def waits(*rows: Any, **of: Any) -> int:
-        versions.append(of["version"])
+    def waits(
+        store: DeltaSideStore, table: str, rows: Any, of: str, version: int, **how: Any
+    ) -> int:
+        versions.append(version)
         assert is_free.wait(60)
-        return append(*rows, **of)
+        return append(store, table, rows, of, version, **how)
 
-    monkeypatch.setattr(transactions, "append", waits)
+    monkeypatch.setattr(DeltaSideStore, "append", waits)
     (tmp_path / "in").mkdir()
     run = storing(tmp_path).start()
     for number in range(4):
