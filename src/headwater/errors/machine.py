@@ -63,7 +63,7 @@ class SessionLacksJars(EnvironmentProblem):
 
     def __init__(self, jars: str, paths: Iterable[str]) -> None:
         super().__init__(
-            f"the active Spark session was started without the {jars} connector",
+            f"the active Spark session was started without the jars of {jars}",
             remedy="stop it and let Headwater start one, or start it with\n"
             f"spark.driver.extraClassPath={':'.join(paths)}",
             data="nothing was read or written",

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from headwater.jvm.classes import EXPRESSIONS, TYPES, java_class, module
+from headwater.jvm.jar import LAGS
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -64,6 +65,24 @@ class Counter:
         now = int(self.java.sum())
         before, self._read = self._read, now
         return now - before
+
+
+class Lags:
+    """How far rows are behind, sketched from inside a query."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._spark = spark
+        context: Any = spark.sparkContext._jsc
+        self._java = java_class(spark, LAGS)()
+        context.sc().register(self._java)
+
+    def drawn(self, lag: Column) -> Column:
+        """False; adds a lag, which is not NULL, wherever it is evaluated."""
+        return _told(self._spark, self._java, lag.cast("long"))
+
+    def sketch(self) -> bytes:
+        """All lags so far, as a `KllLongsSketch`."""
+        return bytes(self._java.value())
 
 
 class Ear:

@@ -36,8 +36,8 @@ from headwater.errors import FunctionFailed, HeadwaterError, Location, NotADataF
 from headwater.event_time.plans import as_bounded
 from headwater.event_time.watermark import moment, steady
 from headwater.graph import Graph
-from headwater.jvm.telling import Ear
-from headwater.runtime.lateness import LAG, lag, sketch
+from headwater.jvm.telling import Ear, Lags
+from headwater.runtime.lateness import lag
 from headwater.runtime.models import ModelStore
 from headwater.runtime.specification import read_request
 from headwater.runtime.storage import Storage
@@ -215,21 +215,17 @@ NO_OBSERVATION = (TriggerKind.CONTINUOUS, TriggerKind.REAL_TIME)
 """Triggers under which Spark counts nothing on the way."""
 
 
-def lag_metric(source: str) -> str:
-    """The name under which Spark reports how far rows of a source were behind."""
-    return f"{source}__lag"
-
-
 @dataclass(frozen=True, slots=True)
 class Gate:
-    """Hears of rejected records; with `newest`, the newest event time of earlier batches, it is
-    measured how far rows are behind it. `batch` is the number of the batch that runs, `now_ms` its
+    """Hears of rejected records; with `lags` it is measured how far rows are behind `newest`, the
+    newest event time of earlier batches. `batch` is the number of the batch that runs, `now_ms` its
     time: `current_timestamp` would be written into the code, and that compiled anew each time."""
 
     ear: Ear
     batch: Column
     now_ms: Column
-    newest: Column | None
+    newest: Column | None = None
+    lags: Lags | None = None
 
 
 def is_judged(source: Source) -> bool:
@@ -311,26 +307,23 @@ def _accepted(frame: DataFrame, source: Source, gate: Gate | None) -> DataFrame:
         batch = steady(frame.sparkSession, gate.batch)
         passes = F.when(F.col(REJECTED), gate.ear.noted(batch)).otherwise(F.lit(True))
         accepted = frame.where(passes).drop(REJECTED)
-    if gate is None or gate.newest is None or source.event_time is None:
+    if gate is None or gate.newest is None or gate.lags is None or source.event_time is None:
         return accepted
-    return _measured(accepted, source, gate.newest)
+    return _measured(accepted, source, gate.newest, gate.lags)
 
 
-def _measured(frame: DataFrame, source: Source, newest: Column) -> DataFrame:
+def _measured(frame: DataFrame, source: Source, newest: Column, lags: Lags) -> DataFrame:
     from pyspark.sql import functions as F
 
     assert source.event_time is not None
     is_data, event_time = source.connector.is_data(), F.col(quoted(source.event_time))
     # 0 stands for: not known yet.
-    known = F.coalesce(F.unix_millis(newest), F.lit(0))
-    behind = lag(
-        event_time if is_data is None else F.when(is_data, event_time),
-        steady(frame.sparkSession, known),
-    )
-    # Computed before it is observed: Spark compiles the one and interprets the other.
-    columns = frame.columns
-    observed = frame.withColumn(LAG, behind).observe(lag_metric(source.name), sketch(F.col(LAG)))
-    return observed.select(*map(quoted, columns))
+    newest_ms = steady(frame.sparkSession, F.coalesce(F.unix_millis(newest), F.lit(0)))
+    is_known = (newest_ms != 0) & event_time.isNotNull()
+    if is_data is not None:
+        is_known = is_known & is_data
+    passes = F.when(is_known, ~lags.drawn(lag(event_time, newest_ms))).otherwise(F.lit(True))
+    return frame.where(passes)
 
 
 def _watermarked(frame: DataFrame, source: Source, lateness: str | None = None) -> DataFrame:

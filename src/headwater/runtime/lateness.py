@@ -1,7 +1,7 @@
 """How far rows of a source are behind the newest of earlier batches, measured while they pass.
 
-Every batch brings a sketch of its rows' lags, made by Spark where the rows are; sketches are merged
-here, so that the memory does not depend on how many rows there were.
+A query draws a sketch of its rows' lags where the rows are, so that the memory does not depend on
+how many there were; what earlier runs drew is in the storage.
 """
 
 from __future__ import annotations
@@ -13,13 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 from headwater.definitions import duration_ms
 from headwater.jvm.classes import java_class
+from headwater.jvm.telling import Lags
 from headwater.runtime.storage import Files, Storage
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, SparkSession
 
-LAG = "__lag"
-"""A row's lag in milliseconds, and the sketch of a batch's."""
 _SKETCHES = "org.apache.datasketches"
 _SKETCH = f"{_SKETCHES}.kll.KllLongsSketch"
 KEPT_SHARE = 0.999
@@ -52,46 +51,33 @@ class Lateness:
 
 
 def lag(event_time: Column, newest_ms: Column) -> Column:
-    """Milliseconds behind the newest; NULL before there is a watermark (0)."""
+    """Milliseconds behind the newest; 0 and less: not behind."""
     from pyspark.sql import functions as F
 
-    behind = newest_ms - F.unix_millis(event_time.cast("timestamp"))
-    return F.when(newest_ms != 0, F.greatest(behind, F.lit(0)))
-
-
-def sketch(lags: Column) -> Column:
-    """What a batch reports of its rows' lags."""
-    from pyspark.sql import functions as F
-
-    return F.kll_sketch_agg_bigint(lags).alias(LAG)
+    return newest_ms - F.unix_millis(event_time.cast("timestamp"))
 
 
 class LatenessMeter:
-    """Merges what batches report, and keeps it in the storage."""
+    """Gives every source its lags to draw, and keeps them in the storage."""
 
     def __init__(self, spark: SparkSession, storage: Storage) -> None:
         self._spark = spark
         self._storage = storage
         self._files = Files(storage, spark)
-        self._sketches: dict[str, Any] = {}
+        self._lags: dict[str, Lags] = {}
 
-    def hear(self, source: str, metrics: Any) -> None:
-        """Takes a batch's metrics as Spark's own row."""
-        found = None if metrics is None else metrics.get(0)
-        if found is None:
-            return
-        if source not in self._sketches:
-            self._load(source)
-        heard = self._heapified(bytes(found))
-        if not heard.isEmpty():
-            self._sketches[source].merge(heard)
+    def lags(self, source: str) -> Lags:
+        return self._lags.setdefault(source, Lags(self._spark))
 
     def save(self) -> None:
-        for source, sketch in self._sketches.items():
+        for source, lags in self._lags.items():
+            sketch = self._heapified(lags.sketch())
             if sketch.isEmpty():
                 continue
+            self._add_earlier(source, sketch)
             content = json.dumps(self._content(sketch))
             self._files.write(self._storage.lateness(source), content)
+        self._lags.clear()
 
     def _content(self, sketch: Any) -> dict[str, Any]:
         including = self._including()
@@ -105,13 +91,11 @@ class LatenessMeter:
             "sketch": base64.b64encode(bytes(sketch.toByteArray())).decode(),
         }
 
-    def _load(self, source: str) -> None:
+    def _add_earlier(self, source: str, sketch: Any) -> None:
         path = self._storage.lateness(source)
-        if not self._files.exists(path):
-            self._sketches[source] = java_class(self._spark, _SKETCH).newHeapInstance()
-            return
-        content = json.loads(self._files.read(path))
-        self._sketches[source] = self._heapified(base64.b64decode(content["sketch"]))
+        if self._files.exists(path):
+            content = json.loads(self._files.read(path))
+            sketch.merge(self._heapified(base64.b64decode(content["sketch"])))
 
     def _heapified(self, sketch: bytes) -> Any:
         memory = java_class(self._spark, f"{_SKETCHES}.memory.Memory").wrap(sketch)

@@ -13,8 +13,8 @@ from headwater.jvm.classes import java_class
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-OnProgress = Callable[[str, dict[str, Any], Any], None]
-"""Takes the run's id, a progress as plain values, and Spark's own value of it."""
+OnProgress = Callable[[str, dict[str, Any]], None]
+"""Takes the run's id and a progress as plain values."""
 
 
 def batch_completed(table: str, progress: dict[str, Any]) -> BatchCompleted:
@@ -90,9 +90,8 @@ class _JavaListener:
         pass
 
     def onQueryProgress(self, event: Any) -> None:  # noqa: N802
-        java = event.progress()
-        progress = json.loads(java.json())
-        self._on_progress(progress["runId"], progress, java)
+        progress = json.loads(event.progress().json())
+        self._on_progress(progress["runId"], progress)
 
     def onQueryIdle(self, event: Any) -> None:  # noqa: N802
         pass
@@ -111,7 +110,7 @@ def _nothing() -> None:
     pass
 
 
-def _no_progress(run_id: str, progress: dict[str, Any], java: Any) -> None:
+def _no_progress(run_id: str, progress: dict[str, Any]) -> None:
     pass
 
 

@@ -30,7 +30,7 @@ from headwater.graph import Graph
 from headwater.jvm.telling import Ear
 from headwater.runtime.clock import ManualClock, start_on
 from headwater.runtime.failures import explained, first_line
-from headwater.runtime.frames import BuiltTable, Frames, Gate, lag_metric
+from headwater.runtime.frames import BuiltTable, Frames, Gate
 from headwater.runtime.gaps import GapGuard
 from headwater.runtime.integrity import require_whole
 from headwater.runtime.late import LateRows, newest_seen, watch_over
@@ -390,7 +390,8 @@ class RunningQueries:
             watermark = batch_watermark(self._spark, log.watermark_ms)
             late = self._graph.tables[table].late
             newest = newest_seen(watermark, self._graph.sources_of(table), late)
-        return Gate(ear, batch, now_ms, newest)
+        lags = None if newest is None else self._meter.lags(source.name)
+        return Gate(ear, batch, now_ms, newest, lags)
 
     def _prepare(self, spec: QuerySpec, built: BuiltTable) -> None:
         """Makes the empty table that a merge or another query expects; costs a commit, and sinks
@@ -500,7 +501,7 @@ class RunningQueries:
                 index=index,
             )
 
-    def _on_progress(self, run_id: str, progress: dict[str, Any], java: Any) -> None:
+    def _on_progress(self, run_id: str, progress: dict[str, Any]) -> None:
         table = self._by_run.get(run_id)
         if table is None:
             return
@@ -518,8 +519,6 @@ class RunningQueries:
         self._report(event)
         if self._sides is not None:
             self._sides.decide(table, event.batch, Told(event, heard, watch, rejected))
-        for source in reported_by(self._graph, table):
-            self._meter.hear(source, java.observedMetrics().get(lag_metric(source)))
 
 
 def _left(end: float) -> float:

@@ -16,7 +16,6 @@ from headwater.definitions import Trigger, TriggerKind
 from headwater.errors import CheckpointDamaged, QueryFailedError
 from headwater.events import QueryFailed, QueryStarted, QueryStopped, Report
 from headwater.runtime.failures import explained, messages_of, texts_of
-from headwater.runtime.lateness import LAG
 from headwater.runtime.specification import QuerySpec
 from headwater.runtime.supervision import Failure
 
@@ -101,11 +100,11 @@ class Query:
         """The last progress, as Spark reports it."""
         # PySpark's own `lastProgress` expects entries that a batch of no time does not have.
         last = self.streaming_query._jsq.lastProgress()
-        return None if last is None else _plain(json.loads(last.json()))
+        return None if last is None else json.loads(last.json())
 
     @property
     def recent_progress(self) -> list[dict[str, Any]]:
-        return [_plain(json.loads(p.json())) for p in self.streaming_query._jsq.recentProgress()]
+        return [json.loads(p.json()) for p in self.streaming_query._jsq.recentProgress()]
 
     @property
     def last_batch(self) -> int | None:
@@ -282,13 +281,6 @@ class Query:
                 return False
             time.sleep(_POLL_S)
         return True
-
-
-def _plain(progress: dict[str, Any]) -> dict[str, Any]:
-    """Without the sketches that travel with a progress and are no figures."""
-    for metrics in (progress.get("observedMetrics") or {}).values():
-        metrics.pop(LAG, None)
-    return progress
 
 
 def _let_finish(query: StreamingQuery) -> None:

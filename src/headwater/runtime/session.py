@@ -5,15 +5,16 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from headwater.errors import SessionLacksJars
 from headwater.events import Report, silent, step
 from headwater.jvm.call_sites import note_only_users_lines
-from headwater.jvm.local_files import LOCAL_FILES, local_files_jar
+from headwater.jvm.jar import LAGS, LOCAL_FILES, headwater_jar
 from headwater.local.jars import JarSet, jar_paths
 from headwater.local.java import find_java
 from headwater.local.ports import HOST
@@ -206,8 +207,7 @@ def open_session(
     paths = jar_paths(
         _CLASS_OF if is_local else sorted(needed, key=list(JarSet).index), report=report
     )
-    if is_local:
-        paths.insert(0, local_files_jar())
+    paths.insert(0, headwater_jar())
     java = find_java()
     os.environ["JAVA_HOME"] = str(java.home)
     # Without this another interpreter on the path runs the workers.
@@ -258,12 +258,16 @@ def _require_connectors(session: SparkSession, needed: Iterable[JarSet]) -> None
     """A session that somebody else started may lack what the connectors need."""
     jvm: Any = session._jvm
     loader = jvm.org.apache.spark.util.Utils.getContextOrSparkClassLoader()
-    for jars in sorted(needed, key=lambda jars: jars.value):
+
+    def require(name: str, of: str, paths: Callable[[], list[Path]]) -> None:
         try:
-            loader.loadClass(_CLASS_OF[jars])
+            loader.loadClass(name)
         except Exception as missing:
-            paths = [str(path) for path in jar_paths([jars])]
-            raise SessionLacksJars(jars.value, paths) from missing
+            raise SessionLacksJars(of, map(str, paths())) from missing
+
+    for jars in sorted(needed, key=lambda jars: jars.value):
+        require(_CLASS_OF[jars], jars.value, partial(jar_paths, [jars]))
+    require(LAGS, "headwater", lambda: [headwater_jar()])
 
 
 def _jar_setting(settings: Settings, paths: list[Path]) -> tuple[str, str]:

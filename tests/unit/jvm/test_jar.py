@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from headwater.jvm.local_files import local_files_jar
+from headwater.jvm.jar import headwater_jar
 
 ROOT = Path(__file__).parents[3]
 
@@ -24,7 +24,7 @@ def test_jar_is_made_from_the_sources_beside_it() -> None:
 
 def test_jar_lies_in_the_cache_and_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HEADWATER_CACHE", str(tmp_path))
-    jar = local_files_jar()
+    jar = headwater_jar()
     before = jar.stat()
     assert tmp_path in jar.parents
-    assert local_files_jar().stat().st_mtime_ns == before.st_mtime_ns
+    assert headwater_jar().stat().st_mtime_ns == before.st_mtime_ns

@@ -1,4 +1,5 @@
-"""The one class of our own in the JVM: local files without a process for each of them.
+"""The classes of our own in the JVM: local files without a process for each of them, and
+the lags of rows as they pass.
 
 The jar beside this file is made from `java/` by `python tools/build_jar.py`.
 """
@@ -13,9 +14,10 @@ from pathlib import Path
 from headwater.local.cache import cache_folder
 
 LOCAL_FILES = "io.headwater.LocalFiles"
+LAGS = "io.headwater.Lags"
 
 
-def local_files_jar() -> Path:
+def headwater_jar() -> Path:
     """The jar as a file of the cache: an archive of classes fits only jars that stay as they are,
     and an installation may be renewed."""
     content = importlib.resources.files("headwater.jvm").joinpath("headwater.jar").read_bytes()
