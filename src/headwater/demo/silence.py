@@ -59,7 +59,8 @@ class Silence(StatefulProcessor):
         assert known is not None
         last = known[0]
         due = last + SILENT_MS
-        if due > expiredTimerInfo.getExpiryTimeInMs():
+        # A timer that is set for a moment in the past would wait for the next batch.
+        if due > timerValues.getCurrentWatermarkInMs():
             self._handle.registerTimer(due)
             return
         self._seen.update((last, True))
