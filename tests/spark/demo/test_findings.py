@@ -15,7 +15,15 @@ from headwater.connectors import memory
 from headwater.demo import app, baselines
 from headwater.demo.judging import Finding, Judgement, judged
 from headwater.demo.world import DAY_S, Fault, Kind, World
-from headwater.testing import Harness, add, advance_event_time, check, process, restart
+from headwater.testing import (
+    Harness,
+    add,
+    advance_event_time,
+    check,
+    check_new,
+    process,
+    restart,
+)
 
 SEEDS = (11, 12, 13, 14, 15)
 DEVICES = 20
@@ -139,4 +147,10 @@ def test_a_silence_is_told_once_by_the_timer_or_by_the_return(spark: SparkSessio
         check("silent", [("back", "12:00:00"), ("gone", "12:00:01")]),
         advance_event_time("signals", "12:00:43"),
         check("silent", [("back", "12:00:00"), ("gone", "12:00:01"), ("gone", "12:00:24")]),
+        # The watermark passes a timer and the silence behind it at once.
+        add("signals", [("here", "12:00:44")]),
+        process(),
+        check_new("silent", [("here", "12:00:28")]),
+        advance_event_time("signals", "12:05:00"),
+        check_new("silent", [("back", "12:00:28"), ("here", "12:00:44")]),
     )
