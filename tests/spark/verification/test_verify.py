@@ -52,11 +52,14 @@ def wrong(
 def test_what_is_wrong_is_found(
     spark: SparkSession,
     wrong: Callable[[str], Application],
+    monkeypatch: pytest.MonkeyPatch,
     name: str,
     crashes: bool,
     law: str,
 ) -> None:
     app = wrong(name)
+    # How small a problem gets is not asked here.
+    monkeypatch.setattr(sys.modules[verify.__module__], "SHRINK_S", 5.0)
     found = verify(app.pipeline, spark, crashes=crashes, seconds=60, module=name, variable="app")
     assert not found.holds
     if name == "appends_twice":
