@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, TopicPartition
 from deltalake import DeltaTable
 
 from headwater.cli import main
@@ -127,64 +126,6 @@ def test_kills_in_a_cluster_change_nothing_and_leave_no_process(
             ["ps", "-o", "stat=", "-p", str(pid)], capture_output=True, text=True
         )
         assert found.stdout.strip() in ("", "Z")
-
-
-PASSING = """
-from pyspark.sql import functions as F
-
-from headwater import Pipeline
-from headwater.connectors import kafka, rate
-
-app = Pipeline("app")
-app.source("ticks", rate(20, options={"numPartitions": 1}))
-app.table(
-    name="passed",
-    into=kafka("passed", create=True),
-    trigger="continuous 1 second",
-    guarantee="at_least_once",
-)(lambda ticks: ticks.select(F.col("value").cast("string").alias("value")))
-"""
-
-
-@pytest.mark.matrix
-def test_a_continuous_query_goes_on_from_its_last_epoch(
-    project: Path, start: Callable[..., Any]
-) -> None:
-    """Its tasks are never tried again: with an executor the query dies, and is started again."""
-    (project / "app.py").write_text(PASSING)
-    local = project / ".headwater"
-    services.up(local, "kafka")
-    try:
-        master = services.connection(local, "spark")["master"]
-        run = start("run", "--profile", "cluster", "--master", master, "--for", "10m")
-        assert wait_until(lambda: commits(project, "passed") >= 3, timeout_s=WAIT_S), run.output
-        before = commits(project, "passed")
-        for executor in executors(local / "services/spark"):
-            os.kill(executor, signal.SIGKILL)
-        run.until("restart 1 of 5")
-        went_on = wait_until(lambda: commits(project, "passed") > before + 3, timeout_s=WAIT_S)
-        assert went_on, run.output
-        assert run.end(signal.SIGINT) == 0, run.output
-        values = [int(value) for value in passed(services.connection(local, "kafka"))]
-    finally:
-        services.down(local, "kafka")
-    # Nothing is lost; what came since the last epoch may be there twice.
-    assert sorted(set(values)) == list(range(max(values) + 1))
-
-
-def passed(kafka: dict[str, str]) -> list[bytes]:
-    """Everything in the topic."""
-    consumer: Any = Consumer({"bootstrap.servers": kafka["bootstrap_servers"], "group.id": "all"})
-    try:
-        place = TopicPartition("passed", 0, 0)
-        _, end = consumer.get_watermark_offsets(place)
-        consumer.assign([place])
-        found: list[bytes] = []
-        while len(found) < end:
-            found += [record.value() for record in consumer.consume(500, 5.0) if not record.error()]
-        return found
-    finally:
-        consumer.close()
 
 
 def test_profile_cluster_without_a_cluster_says_what_to_do(
