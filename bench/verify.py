@@ -93,7 +93,7 @@ SEEDS = 20
 
 def measure(*, pairs: int) -> tuple[list[Figure], Any]:
     began = time.perf_counter()
-    # No time is measured here, so two at once do not disturb each other.
+    # Whether they hold does not depend on how long it takes: two at a time.
     with ThreadPoolExecutor(2) as pool:
         told = pool.map(_in_a_process_of_its_own, EXAMPLES)
         alarms = {example.name: lines for example, lines in zip(EXAMPLES, told, strict=True)}

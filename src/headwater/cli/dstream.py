@@ -118,6 +118,7 @@ class _Runner:
             except HeadwaterError:
                 raise
             except Exception:
+                # The program's own error: its author needs the line, as Python would show it.
                 traceback.print_exc()
                 return ExitCode.FAILED
         if not self._signals.requested.is_set():

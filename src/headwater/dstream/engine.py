@@ -31,6 +31,7 @@ from headwater.local.processes import wait_until
 from headwater.runtime.clock import ManualClock, start_on
 from headwater.runtime.offsets import OffsetEntry, OffsetLog
 from headwater.runtime.storage import Files, last_number
+from headwater.settings import CHECKPOINT_FILES
 
 if TYPE_CHECKING:
     from pyspark import RDD, SparkContext
@@ -176,7 +177,7 @@ class Engine:
             "spark.sql.adaptive.enabled": "false",
         }
         if "://" not in self._home.folder:
-            settings["spark.sql.streaming.checkpointFileManagerClass"] = _LOCAL_FILES
+            settings[CHECKPOINT_FILES] = _LOCAL_FILES
         return settings
 
     def _position(self) -> tuple[int, bool]:

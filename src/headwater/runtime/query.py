@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
 _POLL_S = 0.02
 _WAIT_S = 0.25
-_NO_RETRY = "Continuous execution does not support task retry"
 
 
 class QueryState(enum.Enum):
@@ -61,7 +60,6 @@ class Query:
         self._thread: Any = None
         self._is_told = False
         self._was_forced = False
-        self._is_ending = False
         self._restarting: str | None = None
         self._since = dt.datetime.now(dt.UTC)
         self._lock = threading.Lock()
@@ -127,12 +125,8 @@ class Query:
 
     def _thrown(self) -> Any | None:
         assert self._query is not None
-        found = self._query._jsq.exception()
-        thrown = None if found.isEmpty() else found.get()
-        if thrown is not None and self._is_ending and not self._is_micro_batch:
-            # A cluster tries a task again that a stop has ended, which this trigger cannot.
-            return None if _NO_RETRY in str(thrown.getMessage()) else thrown
-        return thrown
+        thrown = self._query._jsq.exception()
+        return None if thrown.isEmpty() else thrown.get()
 
     @property
     def failure(self) -> Failure | None:
@@ -172,7 +166,6 @@ class Query:
             self._thread = _execution(self._query).queryExecutionThread()
             self._is_told = False
             self._was_forced = False
-            self._is_ending = False
         self._report(
             QueryStarted(
                 self.name, str(self._query.id), str(self._query.runId), launched.resumed_after
@@ -194,7 +187,6 @@ class Query:
         """As `stop`, without reporting it."""
         if self._query is None:
             return False
-        self._is_ending = True
         self.request_stop()
         was_forced = self._was_forced = self._was_forced or not self._idle_within(deadline_s)
         try:
