@@ -14,7 +14,6 @@ from headwater.connectors.foreach import FunctionSink
 from headwater.definitions import Source, duration_ms
 from headwater.errors import CrashPointUnreached, QueryFailedError, TriggerImpossible
 from headwater.runtime.storage import Storage
-from headwater.runtime.supervision import incurable
 from headwater.testing.scene import Content, Scene, Stage
 from headwater.testing.values import Rows
 from headwater.verification import determinism, laws, trials, unbatched
@@ -137,20 +136,17 @@ class Verifier:
             is_recorded=is_recorded,
         )
 
-    def problem_of(self, trial: Trial, *, is_second: bool = False) -> Problem | None:
-        """The first law that a trial breaks. What a start anew may cure is tried once more."""
+    def problem_of(self, trial: Trial) -> Problem | None:
+        """The first law that a trial breaks."""
         try:
             self._store_baseline(trial)
             with self._scene(trial) as scene:
                 return self._problem(scene, trial)
         except TriggerImpossible:
-            return self.problem_of(dataclasses.replace(trial, trigger=None), is_second=is_second)
+            return self.problem_of(dataclasses.replace(trial, trigger=None))
         except QueryFailedError as failure:
-            reason = failure.found or failure.what
-            if not is_second and incurable([str(failure)]) is None:
-                self.notes[failure.table] = f"failed and was run again: {reason}"
-                return self.problem_of(trial, is_second=True)
-            return Problem(failure.table, f"the query does not fail ({reason})", trial=trial)
+            law = f"the query does not fail ({failure.found or failure.what})"
+            return Problem(failure.table, law, trial=trial)
 
     def _problem(self, scene: Scene, trial: Trial) -> Problem | None:
         for number, step in enumerate(trial.steps):

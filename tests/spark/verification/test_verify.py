@@ -71,27 +71,6 @@ def test_what_is_wrong_is_found(
         assert found.problems[0].python == ("visit",)
 
 
-@pytest.mark.parametrize(("times", "holds"), [(1, True), (999, False)])
-def test_a_failure_that_passes_is_noted_and_one_that_stays_is_found(
-    spark: SparkSession, tmp_path: Path, times: int, holds: bool
-) -> None:
-    before = 4  # two batches of two rows show that the function gives the same twice
-
-    def sent(number):  # type: ignore[no-untyped-def]  # Spark reads the types of such a function
-        call = len(list(tmp_path.iterdir()))
-        (tmp_path / str(call)).touch()
-        if before <= call < before + times:
-            raise ConnectionError("the service is away")
-        return number
-
-    app = Pipeline("app")
-    app.source("numbers", queue([[(1,), (2,)]]), schema="n long")
-    app.table(name="kept")(lambda numbers: numbers.select(F.udf(sent, "long")("n").alias("n")))
-    found = verify(app, spark, seconds=60, trials=2)
-    assert found.holds is holds
-    assert "the service is away" in (found.notes["kept"] if holds else found.problems[0].law)
-
-
 def test_a_broken_law_is_shrunk_to_a_test_that_fails(
     spark: SparkSession, wrong: Callable[[str], Application], tmp_path: Path
 ) -> None:
