@@ -12,6 +12,7 @@ import contextlib
 import fcntl
 import importlib.metadata
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -27,7 +28,8 @@ from headwater.local.java import JavaRuntime
 _SWITCH = "HEADWATER_CLASS_ARCHIVE"
 """`off`: neither made nor used."""
 _WRITTEN_BY = "HEADWATER_CLASS_ARCHIVE_INTO"
-_TRAINING_S = 300
+_TRAINING_S = 150.0
+"""Half a minute as a rule. A start that waits longer has lost more than later ones gain."""
 _UNUSED_S = 30 * 24 * 3600
 
 
@@ -95,15 +97,23 @@ def _remove_unused(folder: Path) -> None:
 
 def _train(draft: Path, folder: Path) -> None:
     with open(folder / "log", "wb") as log:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "headwater.runtime.training", str(folder)],
+            env={**os.environ, _WRITTEN_BY: str(draft)},
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+        )
+        is_whole = False
         try:
-            subprocess.run(
-                [sys.executable, "-m", "headwater.runtime.training", str(folder)],
-                env={**os.environ, _WRITTEN_BY: str(draft)},
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                timeout=_TRAINING_S,
-                check=True,
-            )
-        except subprocess.SubprocessError:
-            draft.unlink(missing_ok=True)
+            is_whole = process.wait(timeout=_TRAINING_S) == 0
+        except subprocess.TimeoutExpired:
+            log.write(b"\nended: it took longer than %d s\n" % _TRAINING_S)
+        finally:
+            if not is_whole:
+                # With its JVM, which may still write the draft.
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+                draft.unlink(missing_ok=True)

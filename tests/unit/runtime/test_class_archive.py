@@ -1,12 +1,14 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 
 import pytest
 
 from headwater.events import silent
 from headwater.local.java import JavaRuntime
+from headwater.local.processes import command_line, wait_until
 from headwater.runtime import class_archive
 from headwater.runtime.class_archive import archive_options
 
@@ -66,6 +68,21 @@ def test_a_java_that_cannot_do_it_is_asked_once(
     asked = trains(monkeypatch, None)
     assert [archive_options(java, JARS, silent) for _ in range(2)] == ["", ""]
     assert len(asked) == 1
+
+
+def test_a_training_that_hangs_is_ended_and_does_no_harm(
+    cache: Path, java: JavaRuntime, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    pid = tmp_path / "pid"
+    hangs = tmp_path / "python"
+    hangs.write_text(f"#!/bin/sh\nsleep 600 &\necho $! > {pid}\nwait\n")
+    hangs.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(hangs))
+    monkeypatch.setattr(class_archive, "_TRAINING_S", 1.0)
+    assert [archive_options(java, JARS, silent) for _ in range(2)] == ["", ""]
+    (log,) = (cache / "classes").glob("*.log")
+    assert "longer than 1 s" in log.read_text()
+    assert wait_until(lambda: not command_line(int(pid.read_text())), timeout_s=10)
 
 
 def test_a_cache_that_cannot_be_written_to_does_no_harm(cache: Path, java: JavaRuntime) -> None:
