@@ -33,6 +33,8 @@ def created() -> StreamingContext:
         counts = pairs.updateStateByKey(lambda new, old: (old or 0) + sum(new))
     else:
         counts = pairs.reduceByKeyAndWindow(add, sub, WINDOW_S, INTERVAL_S)
+    # Every tenth batch, as it is by itself with batches of a second.
+    counts.checkpoint(10 * INTERVAL_S)
     counts.foreachRDD(note)
     return context
 

@@ -19,7 +19,10 @@ from headwater.cli.exit_codes import ExitCode
 
 SUMMARY = "run the tests of a project, or of Headwater itself"
 
-TIERS = ("unit", "spark", "e2e")
+_AT_ONCE = {"unit": "auto", "spark": "2", "e2e": "2"}
+"""Processes per tier. Each of the later two has a Spark session and servers of its own, and waits
+half of its time."""
+TIERS = tuple(_AT_ONCE)
 _NO_TESTS_COLLECTED = 5
 
 
@@ -121,8 +124,7 @@ def _timed(name: str, command: Sequence[str], root: Path) -> Outcome:
 def _tier(root: Path, tier: str, passed_on: Sequence[str]) -> Outcome:
     print(f"tests/{tier} ...", flush=True)
     began = time.monotonic()
-    # Unit tests share nothing; the others share a Spark session, or the machine.
-    beside = ["-n", "auto", "--dist", "loadfile"] if tier == "unit" and not passed_on else []
+    beside = [] if passed_on else ["-n", _AT_ONCE[tier], "--dist", "loadfile"]
     code = _pytest(root, [f"tests/{tier}", *beside, *passed_on])
     # With a selection such as -k, a tier may hold no matching test.
     is_empty = code == _NO_TESTS_COLLECTED and bool(passed_on)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from headwater.dstream import SteppedClock, StreamingContext
+from headwater.dstream import Receiver, SteppedClock, StreamingContext
 from headwater.errors import DStreamFailed, DStreamProgramChanged
 from headwater.local.processes import wait_until
 
@@ -140,3 +140,48 @@ def test_a_program_without_its_saved_state_would_be_seen(
     fresh.run(range(3, 4))
     fresh.stop()
     assert dict(fresh.seen["state", 3])["a"] == 1
+
+
+def test_a_batch_is_never_run_without_what_its_receiver_had_stored(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    class Once(Receiver):
+        def onStart(self) -> None:
+            self.store([1, 2])
+
+        def onStop(self) -> None:
+            pass
+
+    seen: list[list[int]] = []
+    is_failing = True
+
+    def keep(rdd: Any) -> None:
+        found = sorted(rdd.collect())
+        if is_failing and found:
+            raise ValueError("on purpose")
+        seen.append(found)
+
+    def declare() -> StreamingContext:
+        ssc = StreamingContext(spark.sparkContext, 1)
+        ssc.useClock(clock)
+        ssc.receiverStream(Once()).foreachRDD(keep)
+        return ssc
+
+    def fails(with_text: str) -> Path:
+        ssc = StreamingContext.getOrCreate(str(tmp_path), declare)
+        ssc.start()
+        [receiver] = ssc._receivers
+        stored = Path(receiver.folder)
+        assert wait_until(lambda: bool([*stored.glob("[0-9]*.parquet")]), timeout_s=DEADLINE_S)
+        clock.advance(1)
+        with pytest.raises(DStreamFailed, match=with_text):
+            ssc.awaitTermination(DEADLINE_S)
+        return min(stored.glob("[0-9]*.parquet"))
+
+    clock = SteppedClock(0)
+    stored = fails("on purpose")
+    is_failing = False
+    stored.unlink()
+    # The batch is told as failed, not run as if nothing had been received.
+    fails(stored.name)
+    assert seen == []
