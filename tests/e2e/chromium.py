@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from headwater.local.cache import alone_in, cache_folder
+
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 _INSTALL_S = 600
 
@@ -37,8 +39,10 @@ def _by_playwright() -> str:
 def _by_apt() -> str:
     if os.geteuid() != 0 or shutil.which("apt-get") is None:
         return "apt-get: not root, or no Debian; install the package chromium"
-    _run(["apt-get", "update"])
-    return _run(["apt-get", "install", "-y", "--no-install-recommends", "chromium"])
+    # Another test may be fetching MariaDB's packages.
+    with alone_in(cache_folder()):
+        _run(["apt-get", "update"])
+        return _run(["apt-get", "install", "-y", "--no-install-recommends", "chromium"])
 
 
 def _run(command: list[str]) -> str:
