@@ -11,7 +11,7 @@ from typing import Any
 
 from headwater.testing.values import DAY
 from headwater.verification.problems import Problem
-from headwater.verification.trials import CRASH_AFTER, CRASH_BEFORE, RESTART
+from headwater.verification.trials import CRASH_AFTER, CRASH_BEFORE, RESTART, Step, Trial
 
 
 def test_file(
@@ -28,16 +28,17 @@ def test_file(
     assert trial is not None
     lines: list[str] = []
     words = {"add", "check", "process"}
-    for step in trial.steps:
+    for number, step in enumerate(trial.steps):
         for source, rows in step.rows.items():
             if rows:
                 lines += [f"add({source!r}, [", *(f"    {_row(row)}," for row in rows), "]),"]
-        if step.event == RESTART:
+        event = _event(trial, number, is_kept=problem.table in keep)
+        if event == RESTART:
             words |= {"stop", "restart"}
             lines += ["process(),", "stop(),", "restart(),"]
-        elif step.event in (CRASH_BEFORE, CRASH_AFTER):
+        elif event is not None:
             words |= {"crash", "restart"}
-            point = step.event.removeprefix("crash ")
+            point = event.removeprefix("crash ")
             lines += [f'crash("{point}", "{problem.table}"),', "restart(),"]
         lines.append("process(),")
     for source, moment in closes.items():
@@ -70,6 +71,20 @@ def test_{problem.table}_is_what_a_batch_gives(harness):
 {body}
     )
 '''
+
+
+def _event(trial: Trial, number: int, *, is_kept: bool) -> str | None:
+    """What happened to the table in a step: a crash point that it did not reach is a restart."""
+    event = trial.steps[number].event
+    if event == CRASH_BEFORE and (is_kept or not _has_rows(trial.steps[number : number + 1])):
+        return RESTART
+    if event == CRASH_AFTER and not _has_rows(trial.steps[: number + 1]):
+        return RESTART
+    return event
+
+
+def _has_rows(steps: Sequence[Step]) -> bool:
+    return any(rows for step in steps for rows in step.rows.values())
 
 
 def write(text: str, folder: Path, table: str) -> Path:
