@@ -22,6 +22,8 @@ from headwater.verification.report import as_html
 
 WRONG = Path(__file__).parent / "wrong"
 Load = Callable[..., Application]
+WAIT_S = 300.0
+"""A verification ends with the first problem; how soon is a figure of `bench verify`."""
 
 
 @pytest.fixture
@@ -60,7 +62,9 @@ def test_what_is_wrong_is_found(
     app = wrong(name)
     # How small a problem gets is not asked here.
     monkeypatch.setattr(sys.modules[verify.__module__], "SHRINK_S", 5.0)
-    found = verify(app.pipeline, spark, crashes=crashes, seconds=60, module=name, variable="app")
+    found = verify(
+        app.pipeline, spark, crashes=crashes, seconds=WAIT_S, module=name, variable="app"
+    )
     assert not found.holds
     if name == "appends_twice":
         assert found.test is not None
@@ -75,7 +79,7 @@ def test_a_broken_law_is_shrunk_to_a_test_that_fails(
     spark: SparkSession, wrong: Callable[[str], Application], tmp_path: Path
 ) -> None:
     app = wrong("per_batch")
-    found = verify(app.pipeline, spark, seconds=60, module="per_batch", variable="app")
+    found = verify(app.pipeline, spark, seconds=WAIT_S, module="per_batch", variable="app")
     assert "what the function stored is what it stores when" in found.problems[0].law
     trial = found.problems[0].trial
     assert trial is not None
@@ -94,7 +98,7 @@ def test_the_written_test_fails_for_the_same_reason(
     (tmp_path / "cut.py").write_text(CUT)
     monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
     app = load_app(str(tmp_path / "cut.py"))
-    found = verify(app.pipeline, spark, seconds=60, module="cut", variable="app")
+    found = verify(app.pipeline, spark, seconds=WAIT_S, module="cut", variable="app")
     assert found.test is not None
     assert fails(found.test, spark, table="firsts")
 
