@@ -23,7 +23,6 @@ from headwater.local.processes import wait_until
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
-pytestmark = pytest.mark.timeout(900)
 HERE = Path(__file__).parent
 SHOTS = HERE.parents[1] / "screenshots"
 WAIT_S = 240.0

@@ -71,7 +71,6 @@ SEED = "136139"
 the Python worker of in_kafka."""
 
 
-@pytest.mark.timeout(900)
 def test_crashes_leave_exactly_once_sinks_exact_and_show_the_control_twice(
     tmp_path: Path,
     start: Callable[..., Any],

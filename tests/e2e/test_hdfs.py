@@ -14,7 +14,6 @@ from pyspark.sql import SparkSession
 
 from headwater.local import services
 
-pytestmark = pytest.mark.timeout(900)
 APP = """
 from pyspark.sql import functions as F
 

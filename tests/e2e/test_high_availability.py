@@ -14,7 +14,6 @@ import pytest
 from headwater.local.processes import wait_until
 from headwater.observe.rows import delta_rows
 
-pytestmark = pytest.mark.timeout(900)
 WAIT_S = 240.0
 APP = """
 from headwater import Pipeline

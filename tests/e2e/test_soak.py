@@ -6,12 +6,9 @@ import shutil
 import tempfile
 from pathlib import Path
 
-import pytest
-
 from bench.soak import soak
 
 
-@pytest.mark.timeout(600)
 def test_four_sinks_survive_kills_at_random_moments() -> None:
     # Not below pytest's folder: PostgreSQL gives up root and could not pass through it.
     folder = Path(tempfile.mkdtemp(prefix="headwater-soak-"))

@@ -20,8 +20,7 @@ from headwater.cli.exit_codes import ExitCode
 SUMMARY = "run the tests of a project, or of Headwater itself"
 
 _AT_ONCE = {"unit": "auto", "spark": "2", "e2e": "2"}
-"""Processes per tier. Each of the later two has a Spark session and servers of its own, and waits
-half of its time."""
+"""Processes per tier. In the later two each has a Spark session and servers of its own."""
 TIERS = tuple(_AT_ONCE)
 _NO_TESTS_COLLECTED = 5
 

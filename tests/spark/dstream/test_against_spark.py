@@ -18,7 +18,6 @@ from typing import Any
 import pytest
 
 # A program of some fifty streams, in the set-up of the first test.
-pytestmark = pytest.mark.timeout(900)
 
 JUDGED = Path(__file__).with_name("judged.txt")
 
