@@ -160,12 +160,13 @@ class Query:
     def start(self) -> None:
         with self._lock:
             launched = self._launch(self.spec)
-            self._restarting = None
             self._since = dt.datetime.now(dt.UTC)
             self._query = launched.streaming_query
             self._thread = _execution(self._query).queryExecutionThread()
             self._is_told = False
             self._was_forced = False
+            # Last: who looks without the lock never sees a query that has ended for good.
+            self._restarting = None
         self._report(
             QueryStarted(
                 self.name, str(self._query.id), str(self._query.runId), launched.resumed_after

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 SCHEMA = "k long, at timestamp, n long"
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def one_partition(spark: SparkSession) -> Iterator[SparkSession]:
     before = spark.conf.get("spark.sql.shuffle.partitions")
     spark.conf.set("spark.sql.shuffle.partitions", "1")
@@ -26,7 +26,7 @@ def one_partition(spark: SparkSession) -> Iterator[SparkSession]:
     spark.conf.set("spark.sql.shuffle.partitions", before)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def folder(one_partition: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> str:
     path = str(tmp_path_factory.mktemp("matrix") / "rows")
     rows = one_partition.range(3).selectExpr(
@@ -36,13 +36,13 @@ def folder(one_partition: SparkSession, tmp_path_factory: pytest.TempPathFactory
     return path
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def rows(one_partition: SparkSession, folder: str) -> Callable[[], DataFrame]:
     """A new stream over the folder at each call: a join needs two."""
     return lambda: one_partition.readStream.schema(SCHEMA).parquet(folder)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def queries(rows: Callable[[], DataFrame]) -> dict[str, DataFrame]:
     from pyspark.sql import functions as F
 
@@ -115,7 +115,7 @@ class SinkCase:
     writer: Callable[[DataFrame, Path], Any]
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def sink_cases() -> dict[str, SinkCase]:
     def format_at(name: str) -> Callable[[DataFrame, Path], Any]:
         return lambda frame, at: frame.writeStream.format(name).option("path", str(at / "out"))

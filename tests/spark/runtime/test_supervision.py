@@ -13,7 +13,7 @@ from headwater import Pipeline
 from headwater.connectors import foreach_batch, queue
 from headwater.events import Event, QueryFailed, QueryRestarting
 from headwater.local.processes import wait_until
-from headwater.runtime import supervision
+from headwater.runtime import query, supervision
 from headwater.runtime.query import QueryState
 from headwater.settings import Settings
 
@@ -86,6 +86,28 @@ def test_the_budget_ends(tmp_path: Path) -> None:
     assert summary["since"]
     assert len(sink.failures) == 6
     assert [type(event) for event in events].count(QueryRestarting) == 2
+
+
+def test_a_query_goes_on_at_every_moment_of_its_restart(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[bool] = []
+    asked = query._execution
+
+    def looked_at(streaming_query: Any) -> Any:
+        if "kept" in run:
+            seen.append(run["kept"].is_going_on)
+        return asked(streaming_query)
+
+    sink = Sink(ConnectionError("away"))
+    run, _ = started(tmp_path, sink)
+    monkeypatch.setattr(query, "_execution", looked_at)
+    try:
+        assert wait_until(lambda: sink.kept == {0: 2, 1: 1, 2: 1}, timeout_s=WAIT_S)
+    finally:
+        run.stop()
+    assert seen
+    assert all(seen)
 
 
 def test_a_stop_calls_a_restart_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
