@@ -1,0 +1,22 @@
+"""The session is shared: no module leaves it with other settings than it had."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@pytest.fixture(scope="module", autouse=True)
+def same_settings(spark: SparkSession) -> Iterator[None]:
+    before = _settings(spark)
+    yield
+    assert _settings(spark) == before
+
+
+def _settings(spark: SparkSession) -> dict[str, str]:
+    return {key: value for key, value in spark.conf.getAll.items() if key.startswith("spark.sql.")}
