@@ -74,7 +74,7 @@ def test_a_new_application_runs_is_watched_stopped_crashed_and_resumed(
     assert run.end(signal.SIGTERM) == 0, run.output
     assert "resume: headwater run app.py" in run.output
     assert numbers(project, "hot/offsets")[-1] == numbers(project, "hot/commits")[-1]
-    assert wait_until(lambda: processes_of(project) == [], timeout_s=30)
+    assert wait_until(lambda: processes_of(project) == [], timeout_s=120)
     assert "stopped at" in finish("status", folder=project).output
 
     second = start("run", folder=project)

@@ -114,7 +114,7 @@ def test_kills_in_a_cluster_change_nothing_and_leave_no_process(
         assert again.end() == 0, again.output
     finally:
         joined.send_signal(signal.SIGTERM)
-        joined.wait(timeout=30)
+        joined.wait(timeout=120)
     ids = DeltaTable(str(project / ".headwater/app/tables/raw")).to_pyarrow_table()["id"]
     assert sorted(ids.to_pylist()) == list(range(FILES * ROWS))
     thirds = DeltaTable(str(project / ".headwater/app/tables/thirds")).to_pyarrow_table()

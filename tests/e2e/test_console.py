@@ -268,7 +268,7 @@ def test_the_overview_shows_the_graph_and_the_pipelines_own_numbers(
 
 def test_a_scrape_tells_the_same_numbers(run: Run) -> None:
     address = run.until(r"metrics: (\S+)").group(1)
-    with urllib.request.urlopen(address, timeout=60) as answer:
+    with urllib.request.urlopen(address, timeout=240) as answer:
         families = list(text_string_to_metric_families(answer.read().decode()))
     found = {(s.name, s.labels["table"]): s.value for f in families for s in f.samples}
     own = status(run)["raw"]
@@ -453,5 +453,5 @@ def test_history_is_there_after_the_end_and_read_only_shows_no_button(
         later.wait_for_selector(".chart svg")
     finally:
         console.send_signal(signal.SIGINT)
-        assert console.wait(timeout=60) == 0
+        assert console.wait(timeout=240) == 0
         console.stdout.close()

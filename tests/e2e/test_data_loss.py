@@ -33,8 +33,8 @@ def produce(connection: Connection, topic: str, *numbers: int, partition: int = 
 def grow(connection: Connection, topic: str, partitions: int) -> None:
     """Returns when the broker tells the new partitions."""
     client = admin_client(connection)
-    client.create_partitions([NewPartitions(topic, partitions)])[topic].result(timeout=30)
-    assert wait_until(lambda: partition_count(connection, topic) == partitions, timeout_s=30)
+    client.create_partitions([NewPartitions(topic, partitions)])[topic].result(timeout=120)
+    assert wait_until(lambda: partition_count(connection, topic) == partitions, timeout_s=120)
 
 
 def delete_before(connection: Connection, topic: str, offset: int) -> None:
@@ -42,7 +42,7 @@ def delete_before(connection: Connection, topic: str, offset: int) -> None:
     client = admin_client(connection)
     asked = client.delete_records([TopicPartition(topic, 0, offset)])
     for answer in asked.values():
-        answer.result(timeout=30)
+        answer.result(timeout=120)
 
 
 def application(connection: Connection, topic: str, folder: Path, **choices: Any) -> Pipeline:

@@ -264,7 +264,7 @@ def test_a_killed_program_goes_on_with_the_same_batch(tmp_path: Path, sender: Se
         until(lambda: (tmp_path / "blocked").exists())
     finally:
         os.killpg(first.pid, signal.SIGKILL)
-        first.wait(30)
+        first.wait(120)
     cut = program.written()[-1]
 
     # The rest under supervision: found by `status`, started again when its process is killed.
@@ -282,11 +282,11 @@ def test_a_killed_program_goes_on_with_the_same_batch(tmp_path: Path, sender: Se
         said = program.headwater("stop")
         assert "totals: after batch" in said
         assert "next: headwater dstream run totals.py" in said
-        assert second.wait(60) == 0
+        assert second.wait(240) == 0
     finally:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(second.pid, signal.SIGKILL)
-        second.wait(30)
+        second.wait(120)
     batches = [batch for _, batch, _ in program.written()]
     assert batches.count(cut[1]) == 2
     assert [row for row in program.written() if row[1] == cut[1]] == [cut, cut]

@@ -44,7 +44,7 @@ def received(connection: Connection, topic: str, count: int) -> list[Message]:
         }
     )
     consumer.subscribe([topic])
-    found = [message for message in consumer.consume(count, timeout=30) if not message.error()]
+    found = [message for message in consumer.consume(count, timeout=120) if not message.error()]
     consumer.close()
     return found
 

@@ -42,7 +42,7 @@ def folder() -> Iterator[Path]:
 
 def kill(pid: int) -> None:
     os.kill(pid, signal.SIGKILL)
-    assert wait_until(lambda: mark(pid) is None, timeout_s=10)
+    assert wait_until(lambda: mark(pid) is None, timeout_s=120)
 
 
 def health(folder: Path, name: str) -> ServiceHealth:

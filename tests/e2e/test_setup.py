@@ -146,7 +146,7 @@ def test_a_start_killed_half_way_is_repaired_by_the_next(clone: Clone) -> None:
     with subprocess.Popen(
         command, env=clone.environment(), start_new_session=True, stderr=subprocess.DEVNULL
     ) as first:
-        assert wait_until((clone.root / "uv-pid").exists, timeout_s=20)
+        assert wait_until((clone.root / "uv-pid").exists, timeout_s=120)
         os.killpg(first.pid, signal.SIGKILL)
     clone.set_uv()
     second = clone.start()
@@ -162,13 +162,13 @@ def test_ctrl_c_ends_the_step_that_runs(clone: Clone) -> None:
     with subprocess.Popen(
         command, env=clone.environment(), stderr=subprocess.PIPE, text=True
     ) as first:
-        assert wait_until((clone.root / "uv-pid").exists, timeout_s=20)
+        assert wait_until((clone.root / "uv-pid").exists, timeout_s=120)
         first.send_signal(signal.SIGINT)
-        _, said = first.communicate(timeout=20)
+        _, said = first.communicate(timeout=120)
     assert first.returncode == 130
     assert "the next ./headwater repairs it" in said
     pid = int((clone.root / "uv-pid").read_text())
-    assert wait_until(lambda: mark(pid) is None, timeout_s=20)
+    assert wait_until(lambda: mark(pid) is None, timeout_s=120)
 
 
 @pytest.mark.skipif(shutil.which("flock") is None, reason="this machine has no flock")
@@ -177,12 +177,12 @@ def test_two_starts_at_once_set_up_once(clone: Clone) -> None:
     command = ["/bin/bash", str(clone.root / "headwater")]
     options = {"env": clone.environment(), "stderr": subprocess.PIPE, "text": True}
     with subprocess.Popen(command, **options) as first:  # type: ignore[call-overload]
-        assert wait_until(lambda: bool(clone.uv_calls()), timeout_s=20)
+        assert wait_until(lambda: bool(clone.uv_calls()), timeout_s=120)
         with subprocess.Popen(command, **options) as second:  # type: ignore[call-overload]
             assert "waiting for it" in second.stderr.readline()
             (clone.root / "go").touch()
-            first.communicate(timeout=20)
-            second.communicate(timeout=20)
+            first.communicate(timeout=120)
+            second.communicate(timeout=120)
     assert (first.returncode, second.returncode) == (7, 7)
     assert len([call for call in clone.uv_calls() if call.startswith("pip sync")]) == 1
 

@@ -19,4 +19,15 @@ def same_settings(spark: SparkSession) -> Iterator[None]:
 
 
 def _settings(spark: SparkSession) -> dict[str, str]:
-    return {key: value for key, value in spark.conf.getAll.items() if key.startswith("spark.sql.")}
+    """Those that decide how queries run; Delta leaves others behind."""
+    return {key: spark.conf.get(key) for key in _CHECKED}
+
+
+_CHECKED = (
+    "spark.sql.shuffle.partitions",
+    "spark.sql.adaptive.enabled",
+    "spark.sql.session.timeZone",
+    "spark.sql.streaming.multipleWatermarkPolicy",
+    "spark.sql.streaming.minBatchesToRetain",
+    "spark.sql.streaming.unsupportedOperationCheck",
+)

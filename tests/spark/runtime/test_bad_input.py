@@ -192,7 +192,7 @@ def test_a_full_disk_stops_the_table_and_loses_nothing(spark: SparkSession, tmp_
         run["kept"].streaming_query.processAllAvailable()
         disk.fill()
         write(tmp_path, 1, 3)
-        assert run.await_termination(timeout_s=60)
+        assert run.await_termination(timeout_s=300)
         problem = run["kept"].exception
         assert isinstance(problem, QueryFailedError)
         assert problem.remedy is not None
@@ -216,7 +216,7 @@ def test_of_two_drivers_that_start_at_once_exactly_one_runs(tmp_path: Path) -> N
         shutil.copytree(tmp_path / "in", folder / "in")
         app = application(folder, storage=str(tmp_path / "storage"), lease_s=2)
         plan = app.plan()
-        ready.wait(60)
+        ready.wait(300)
         try:
             outcomes.append(app.start(plan=plan))
         except StorageLeased as problem:

@@ -53,7 +53,7 @@ def test_a_stopped_dstream_program_leaves_nothing_behind(spark: SparkSession) ->
         context.start()
         for batch in (1, 2):
             clock.advance(1)
-            assert wait_until(lambda so_far=batch: len(seen) == so_far, timeout_s=60)
+            assert wait_until(lambda so_far=batch: len(seen) == so_far, timeout_s=300)
         context.stop(stopSparkContext=False)
         assert seen == [2, 1]
 
@@ -77,5 +77,5 @@ def left_behind(spark: SparkSession, run: Callable[[], None]) -> list[object]:
     def left() -> list[object]:
         return [found for name, found in settled().items() if name not in before]
 
-    wait_until(lambda: not left(), timeout_s=60)
+    wait_until(lambda: not left(), timeout_s=300)
     return left()

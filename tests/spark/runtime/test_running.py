@@ -31,6 +31,7 @@ from headwater.settings import Settings
 from headwater.testing import Harness, add, advance, check, expect_failure, process, raw
 
 pytestmark = pytest.mark.usefixtures("spark")
+WAIT_S = 300.0
 SCHEMA = "device string, at timestamp, celsius double"
 
 
@@ -157,7 +158,7 @@ def test_batches_that_wait_share_a_transaction(
         store: DeltaSideStore, table: str, rows: Any, of: str, version: int, **how: Any
     ) -> int:
         versions.append(version)
-        assert is_free.wait(60)
+        assert is_free.wait(WAIT_S)
         return append(store, table, rows, of, version, **how)
 
     monkeypatch.setattr(DeltaSideStore, "append", waits)
@@ -166,7 +167,7 @@ def test_batches_that_wait_share_a_transaction(
     for number in range(4):
         write(tmp_path, str(number), reading("a", number, 20.0), f"not json {number}")
         run["raw"].streaming_query.processAllAvailable()
-        assert wait_until(lambda: versions, timeout_s=60)
+        assert wait_until(lambda: versions, timeout_s=WAIT_S)
     is_free.set()
     run.stop()
     run.raise_failure()
@@ -221,19 +222,19 @@ def test_a_stop_lets_the_running_batch_finish_and_commit(tmp_path: Path) -> None
 
     def slow(frame: DataFrame, batch: int) -> None:
         entered.set()
-        assert go_on.wait(30)
+        assert go_on.wait(WAIT_S)
         finished.append(batch)
 
     app = pipeline(tmp_path)
     app.sql("kept", "select * from signals", into=foreach_batch(slow))
     run = app.start()
-    assert entered.wait(60)
+    assert entered.wait(WAIT_S)
     stopping = threading.Thread(target=run.stop)
     stopping.start()
     # The stop has been asked for; Spark looks at it when the batch ends.
-    assert wait_until(lambda: not run["kept"].streaming_query.isActive, timeout_s=30)
+    assert wait_until(lambda: not run["kept"].streaming_query.isActive, timeout_s=WAIT_S)
     go_on.set()
-    stopping.join(60)
+    stopping.join()
     assert finished == [0]
     assert run["kept"].last_batch == 0
     assert run["kept"].state is QueryState.STOPPED
@@ -250,17 +251,17 @@ def test_a_draining_stop_processes_what_is_there_and_tables_behind_it(
 
     def slow(frame: DataFrame, batch: int) -> None:
         entered.set()
-        assert go_on.wait(30)
+        assert go_on.wait(WAIT_S)
         batches.append(frame.count())
 
     app.sql("slow", "select * from signals", into=foreach_batch(slow))
     app.sql("copied", "select * from stream(raw)", trigger="1 hour")
     run = app.start()
-    assert entered.wait(60)
-    stopping = threading.Thread(target=run.stop, kwargs={"drains": True, "deadline_s": 60})
+    assert entered.wait(WAIT_S)
+    stopping = threading.Thread(target=run.stop, kwargs={"drains": True, "deadline_s": WAIT_S})
     stopping.start()
     go_on.set()
-    stopping.join(60)
+    stopping.join()
     run.raise_failure()
     assert batches == [1, 1, 1]
     assert len(stored(spark, tmp_path, "copied")) == 3
@@ -273,12 +274,12 @@ def test_a_stop_past_its_deadline_is_forced_and_says_so(tmp_path: Path) -> None:
 
     def stuck(frame: DataFrame, batch: int) -> None:
         entered.set()
-        release.wait(30)
+        release.wait(WAIT_S)
 
     app = pipeline(tmp_path)
     app.sql("kept", "select * from signals", into=foreach_batch(stuck))
     run = app.start()
-    assert entered.wait(60)
+    assert entered.wait(WAIT_S)
     try:
         assert run.stop(deadline_s=0.2) is True
         assert run["kept"].last_batch is None

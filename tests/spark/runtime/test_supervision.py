@@ -18,7 +18,7 @@ from headwater.runtime.query import QueryState
 from headwater.settings import Settings
 
 pytestmark = pytest.mark.usefixtures("spark")
-WAIT_S = 60.0
+WAIT_S = 300.0
 
 
 @pytest.fixture(autouse=True)

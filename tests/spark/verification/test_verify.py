@@ -76,9 +76,13 @@ def test_what_is_wrong_is_found(
 
 
 def test_a_broken_law_is_shrunk_to_a_test_that_fails(
-    spark: SparkSession, wrong: Callable[[str], Application], tmp_path: Path
+    spark: SparkSession,
+    wrong: Callable[[str], Application],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     app = wrong("per_batch")
+    monkeypatch.setattr(sys.modules[verify.__module__], "SHRINK_S", WAIT_S)
     found = verify(app.pipeline, spark, seconds=WAIT_S, module="per_batch", variable="app")
     assert "what the function stored is what it stores when" in found.problems[0].law
     trial = found.problems[0].trial
