@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import shutil
 import tempfile
-import threading
-import time
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -30,7 +27,6 @@ from headwater.definitions import (
 )
 from headwater.errors import (
     CrashPointUnreached,
-    NeverIdle,
     NoSource,
     RowsNotKept,
     SourceColumnsUnknown,
@@ -57,6 +53,8 @@ from headwater.runtime.query import Query
 from headwater.runtime.specification import QuerySpec, read_request, write_request
 from headwater.runtime.storage import Files, Storage
 from headwater.testing.kept import KeptRows, KeptSides, KeptSink, Row
+from headwater.testing.sessions import active_session, fast_folder, make_active, own_session
+from headwater.testing.steps import WAIT_S, Steps
 from headwater.testing.tape import (
     HeldRows,
     LookupRows,
@@ -73,8 +71,6 @@ if TYPE_CHECKING:
 
     from headwater.pipeline import Pipeline
 
-_POLL_S = 0.003
-_WAIT_S = 180.0
 TESTABLE = (
     TriggerKind.DEFAULT,
     TriggerKind.PROCESSING_TIME,
@@ -115,8 +111,8 @@ class Scene:
 
     def __init__(self, pipeline: Pipeline, spark: SparkSession, stage: Stage | None = None) -> None:
         self.stage = stage or Stage()
-        self.spark = _own_session(spark, self.stage.partitions)
-        self.folder = Path(tempfile.mkdtemp(prefix="headwater-test-", dir=_fast_folder()))
+        self.spark = own_session(spark, self.stage.partitions)
+        self.folder = Path(tempfile.mkdtemp(prefix="headwater-test-", dir=fast_folder()))
         self.tapes: dict[str, Tape] = {}
         self.kept: dict[str, KeptRows] = {}
         self.sides = KeptSides()
@@ -127,7 +123,7 @@ class Scene:
         self._progress: dict[str, dict[str, Any]] = {}
         self.report: Report = silent
         """Hears what the queries report."""
-        self._active_before = _active_session()
+        self._active_before = active_session()
         try:
             self._use(pipeline)
         except BaseException:
@@ -141,7 +137,7 @@ class Scene:
         finally:
             shutil.rmtree(self.folder, ignore_errors=True)
             # PySpark makes every session active that builds a DataFrame.
-            _make_active(self._active_before)
+            make_active(self._active_before)
 
     # What is under test
 
@@ -322,42 +318,26 @@ class Scene:
                 side_store=self.sides,
             )
             self.run = run.start()
+            self._steps = Steps(self.clock, run.queries)
             for query in run.queries.values():
                 if query.spec.trigger.interval:
-                    self._await_trigger(query, None)
+                    self._steps.await_trigger(query, None)
         return self.run
 
     def _push(self) -> None:
         """Lets the queries see what was added, all of it in one batch."""
-        run = self.start()
-        locks = [_lock(query) for query in run.queries.values() if query.is_active]
-        for lock in locks:
-            lock.lock()
-        try:
+        self.start()
+        with self._steps.at_rest():
             for tape in self.tapes.values():
                 tape.push()
-        finally:
-            for lock in locks:
-                lock.unlock()
 
     def process(self) -> None:
         """Returns when every table has processed everything there is."""
         run = self.start()
         self._push()
         for name in self.graph.tables:
-            self._process(run[name])
+            self._steps.process(run[name])
             self._require_alive(run[name])
-
-    def _process(self, query: Query) -> None:
-        if query.spec.trigger.is_bounded:
-            if query.is_active:
-                self._await_end(query)
-            query.start()
-            self._await_end(query)
-        elif query.spec.trigger.kind is TriggerKind.DEFAULT:
-            self._drain(query)
-        else:
-            self._fire_until_idle(query)
 
     def move_event_time(self, source: str, to: Any) -> None:
         """Lets the watermark of a source pass on, and processes what it closes."""
@@ -377,18 +357,18 @@ class Scene:
         """Moves the clock; every trigger on the way fires once, in order."""
         self._push()
         assert self.clock is not None
-        self._advance_to(self.clock.now_ms + duration_ms(duration))
+        self._steps.advance_to(self.clock.now_ms + duration_ms(duration))
         assert self.run is not None
         for query in self.run.queries.values():
             if query.spec.trigger.kind is TriggerKind.DEFAULT:
-                self._drain(query)
+                self._steps.drain(query)
             self._require_alive(query)
 
     def stop(self) -> None:
         if self.run is not None:
             self._remember_progress()
             run, self.run = self.run, None
-            run.stop(deadline_s=_WAIT_S)
+            run.stop(deadline_s=WAIT_S)
             run.raise_failure()
 
     def kill(self) -> None:
@@ -398,7 +378,7 @@ class Scene:
             run, self.run = self.run, None
             for query in run.queries.values():
                 query.streaming_query.stop()
-            run.stop(deadline_s=_WAIT_S)
+            run.stop(deadline_s=WAIT_S)
 
     def restart(self, pipeline: Pipeline | None = None) -> None:
         self.kill()
@@ -419,7 +399,7 @@ class Scene:
         for name in self.graph.tables:
             # What a query says is what was done to it.
             with contextlib.suppress(Exception):
-                self._process(run[name])
+                self._steps.process(run[name])
         self.kill()
         for table in tables:
             self.kept[table].crashes_before_next = False
@@ -440,87 +420,6 @@ class Scene:
                 raise CrashPointUnreached("after_sink", table, "it has written no batch")
             (commits / str(max(numbers))).unlink()
             (commits / f".{max(numbers)}.crc").unlink(missing_ok=True)
-
-    def _await_end(self, query: Query) -> None:
-        if not query.await_termination(_WAIT_S):
-            raise NeverIdle(query.name, int(_WAIT_S))
-
-    def _drain(self, query: Query) -> None:
-        with self._guarded(query):
-            query.streaming_query.processAllAvailable()
-
-    @contextlib.contextmanager
-    def _guarded(self, query: Query) -> Iterator[None]:
-        """A query that never finds an end is stopped, and that is an error."""
-        is_over = threading.Event()
-
-        def end() -> None:
-            is_over.set()
-            query.streaming_query.stop()
-
-        timer = threading.Timer(_WAIT_S, end)
-        timer.start()
-        try:
-            yield
-        except Exception:
-            if query.exception is None:
-                raise
-        finally:
-            timer.cancel()
-        if is_over.is_set():
-            raise NeverIdle(query.name, int(_WAIT_S))
-
-    def _fire_until_idle(self, query: Query) -> None:
-        assert self.clock is not None
-        if query.last_batch is None:
-            self._await_trigger(query, None)
-        deadline = time.monotonic() + _WAIT_S
-        while query.is_active and not self._advance_to(
-            _next(self.clock.now_ms, _interval_ms(query)), watched=query
-        ):
-            if time.monotonic() > deadline:
-                raise NeverIdle(query.name, int(_WAIT_S))
-
-    def _advance_to(self, end_ms: int, watched: Query | None = None) -> bool:
-        """Lets every processing-time trigger up to a moment fire; whether the watched query's
-        last one found nothing to do."""
-        assert self.clock is not None
-        assert self.run is not None
-        timed = [q for q in self.run.queries.values() if q.spec.trigger.interval and q.is_active]
-        is_idle = False
-        while True:
-            due = {q: _next(self.clock.now_ms, _interval_ms(q)) for q in timed}
-            moment = min(due.values(), default=end_ms + 1)
-            if moment > end_ms:
-                break
-            firing = [q for q in timed if due[q] == moment]
-            before = {q: q.last_batch for q in firing}
-            for query in firing:
-                _forget_idle(query)
-            self.clock.set(moment)
-            for query in firing:
-                found_nothing = self._await_trigger(query, before[query])
-                is_idle = found_nothing if query is watched else is_idle
-        self.clock.set(end_ms)
-        return is_idle
-
-    def _await_trigger(self, query: Query, before: int | None) -> bool:
-        """Returns when a trigger has ended; whether it found nothing to do."""
-        deadline = time.monotonic() + _WAIT_S
-        while query.is_active:
-            if query.last_batch != before and self._is_told(query):
-                return False
-            if _execution(query).noNewData():
-                return True
-            if time.monotonic() > deadline:
-                raise NeverIdle(query.name, int(_WAIT_S))
-            time.sleep(_POLL_S)
-        return True
-
-    def _is_told(self, query: Query) -> bool:
-        """Whether the progress of the last committed batch is there."""
-        progress, last = query.progress, query.last_batch
-        return progress is not None and last is not None and int(progress["batchId"]) >= last
 
     def _require_alive(self, query: Query) -> None:
         problem = query.exception
@@ -648,68 +547,3 @@ def _lookup_table(rows: Rows, schema: StructType, name: str) -> Any:
 
 def _collected(frame: DataFrame) -> Content:
     return Content(frame.schema, from_arrow(frame.toArrow()))
-
-
-def _next(now_ms: int, interval_ms: int) -> int:
-    """When Spark fires next: at the next multiple of the interval."""
-    return now_ms // interval_ms * interval_ms + interval_ms
-
-
-def _interval_ms(query: Query) -> int:
-    return duration_ms(query.spec.trigger.interval or "")
-
-
-def _execution(query: Query) -> Any:
-    return query.streaming_query._jsq.streamingQuery()
-
-
-def _forget_idle(query: Query) -> None:
-    """Spark sets this flag when a trigger finds nothing to do."""
-    getattr(_execution(query), "noNewData_$eq")(False)
-
-
-def _lock(query: Query) -> Any:
-    """What Spark holds while it looks for new data."""
-    return _execution(query).awaitProgressLock()
-
-
-def _active_session() -> Any:
-    from pyspark.sql import SparkSession
-
-    return SparkSession._activeSession
-
-
-def _make_active(session: Any) -> None:
-    from pyspark.sql import SparkSession
-
-    if session is not None and SparkSession._activeSession is not session:
-        SparkSession._activeSession = session
-        java = session._jsparkSession
-        getattr(getattr(session._jvm, "SparkSession$"), "MODULE$").setActiveSession(java)
-
-
-def _own_session(spark: SparkSession, partitions: int) -> SparkSession:
-    """A session beside the user's: its views and functions, its own settings and queries."""
-    from pyspark.sql import SparkSession
-
-    java: Any = spark._jsparkSession
-    session = SparkSession(spark.sparkContext, java.cloneSession())
-    for key, value in {**_SETTINGS, "spark.sql.shuffle.partitions": str(partitions)}.items():
-        session.conf.set(key, value)
-    return session
-
-
-_SETTINGS = {
-    "spark.sql.streaming.pollingDelay": "1ms",
-    "spark.sql.session.timeZone": "UTC",
-    "spark.sql.adaptive.enabled": "false",
-}
-"""What makes a test of a few rows quick, and its times those of its rows."""
-_ROOM_BYTES = 1024**3
-
-
-def _fast_folder() -> str | None:
-    """A folder in memory where the machine has one: a checkpoint is many small files."""
-    memory = "/dev/shm"
-    has_room = os.access(memory, os.W_OK) and shutil.disk_usage(memory).free > _ROOM_BYTES
-    return memory if has_room else None
