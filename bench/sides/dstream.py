@@ -1,4 +1,8 @@
-"""One DStream program on one of the two APIs: how long its batches take, back to back."""
+"""One DStream program on one of the two APIs: how long its batches take.
+
+From a queue they follow each other without a pause. Files come all at once, and one batch takes
+them.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +14,7 @@ import time
 import types
 import warnings
 from operator import add, sub
+from pathlib import Path
 
 warnings.simplefilter("ignore")
 asked = json.loads(sys.argv[1])
@@ -19,36 +24,67 @@ if asked["api"] == "spark":
 else:
     from headwater.dstream import SparkContext, StreamingContext
 
+FILES = 4
+LINE = "the quick brown fox jumps over the lazy dog"
 sc = SparkContext("local[2]", "bench")
 sc.setLogLevel("ERROR")
-ssc = StreamingContext(sc, 0.05)
+from_files = asked["input"] == "files"
+interval_s = 0.5 if from_files else 0.05
+ssc = StreamingContext(sc, interval_s)
 ssc.checkpoint(tempfile.mkdtemp())
-line = "the quick brown fox jumps over the lazy dog"
-rdd = sc.parallelize([line] * asked["rows"], 2).cache()
-rdd.count()
-queue = [rdd] * (asked["batches"] + 1) if asked["rows"] else [sc.parallelize([], 2)]
-words = ssc.queueStream(queue).flatMap(str.split).map(lambda word: (word, 1))
+if from_files:
+    inbox = Path(tempfile.mkdtemp())
+    lines = ssc.textFileStream(str(inbox))
+else:
+    rdd = sc.parallelize([LINE] * asked["rows"], 2).cache()
+    rdd.count()
+    queue = [rdd] * (asked["batches"] + 1) if asked["rows"] else [sc.parallelize([], 2)]
+    lines = ssc.queueStream(queue)
+words = lines.flatMap(str.split).map(lambda word: (word, 1))
 if asked["kind"] == "windowed reduce":
-    counts = words.reduceByKeyAndWindow(add, sub, 0.5, 0.05)
+    counts = words.reduceByKeyAndWindow(add, sub, 10 * interval_s, interval_s)
 else:
     counts = words.reduceByKey(add)
 # Spark pickles the function at every batch, which a lock would not survive: it is found by name.
 sys.modules["noted"] = noted = types.ModuleType("noted")
-noted.times, noted.last, noted.done = [], asked["batches"], threading.Event()
+noted.times, noted.words = [], []
+noted.done, noted.last = threading.Event(), asked["batches"]
 
 
 def note(found):
     import noted
 
-    found.collect()
+    noted.words.append(sum(count for _, count in found.collect()))
     noted.times.append(time.perf_counter())
     if len(noted.times) > noted.last:
         noted.done.set()
 
 
+def drop_files():
+    """Moves the files in, once batches run; returns when."""
+    drafts = [inbox.with_name(f"{inbox.name}-{number}") for number in range(FILES)]
+    for draft in drafts:
+        draft.write_text((LINE + "\n") * (asked["rows"] // FILES))
+    noted.done.wait()
+    began = time.perf_counter()
+    for draft in drafts:
+        draft.touch()
+        draft.rename(inbox / f"{draft.name}.txt")
+    return began
+
+
 counts.foreachRDD(note)
 ssc.start()
-noted.done.wait(600)
-print(json.dumps({"seconds": noted.times[noted.last] - noted.times[0]}))
+if from_files:
+    began = drop_files()
+    expected = asked["rows"] * len(LINE.split())
+    until = time.monotonic() + 300
+    while expected not in noted.words and time.monotonic() < until:
+        time.sleep(0.02)
+    seconds = noted.times[noted.words.index(expected)] - began
+else:
+    noted.done.wait(600)
+    seconds = noted.times[noted.last] - noted.times[0]
+print(json.dumps({"seconds": seconds}))
 sys.stdout.flush()
 ssc.stop(True, False)

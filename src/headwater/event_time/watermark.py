@@ -44,14 +44,15 @@ def steady(spark: SparkSession, number: Column) -> Column:
     """A number that is constant within a batch, without being written into the code of the stage.
 
     Spark compiles a stage once for all batches as long as its code stays the same, and writes
-    numbers into the code. A decimal it passes beside the code.
+    numbers into the code. A decimal it passes beside the code; taking the number out again must
+    not divide, as `toLong` does, for every row.
     """
     from pyspark.sql import Column
 
     decimal = spark._jsparkSession.expression(number.cast("decimal(20,0)")._jc)
     invoke = java_class(spark, EXPRESSIONS + "objects.Invoke")
     none, long = module(spark, "scala.collection.immutable.Nil"), module(spark, TYPES + "LongType")
-    taken = invoke(decimal, "toLong", long, none, none, False, False, False)
+    taken = invoke(decimal, "toUnscaledLong", long, none, none, False, False, False)
     return Column(java_class(spark, "org.apache.spark.sql.classic.ExpressionUtils").column(taken))
 
 

@@ -536,12 +536,15 @@ def _watermark_policy(spark: SparkSession, policy: WatermarkPolicy) -> Iterator[
         yield
         return
     with _starting:
-        before = spark.conf.get(_POLICY)
+        before = spark.conf.getAll.get(_POLICY)
         spark.conf.set(_POLICY, "max")
         try:
             yield
         finally:
-            spark.conf.set(_POLICY, str(before))
+            if before is None:
+                spark.conf.unset(_POLICY)
+            else:
+                spark.conf.set(_POLICY, before)
 
 
 def triggered(writer: DataStreamWriter, spec: QuerySpec) -> DataStreamWriter:

@@ -16,13 +16,20 @@ public final class Lags extends AccumulatorV2<Object, byte[]> {
     private transient KllLongsSketch behind;
     private byte[] packed;
     private long inOrder;
+    private long outOfOrder;
 
-    public synchronized void add(long lag) {
+    /** A lock would cost every row more than all the rest of this; only the sketch needs one. */
+    public void add(long lag) {
         if (lag <= 0) {
             inOrder++;
         } else {
-            sketch().update(lag);
+            draw(lag);
         }
+    }
+
+    private synchronized void draw(long lag) {
+        outOfOrder++;
+        sketch().update(lag);
     }
 
     @Override
@@ -31,14 +38,15 @@ public final class Lags extends AccumulatorV2<Object, byte[]> {
     }
 
     @Override
-    public synchronized boolean isZero() {
-        return inOrder == 0 && packed == null && (behind == null || behind.isEmpty());
+    public boolean isZero() {
+        return inOrder == 0 && outOfOrder == 0;
     }
 
     @Override
     public synchronized Lags copy() {
         Lags copy = new Lags();
         copy.inOrder = inOrder;
+        copy.outOfOrder = outOfOrder;
         copy.packed = packed();
         return copy;
     }
@@ -46,6 +54,7 @@ public final class Lags extends AccumulatorV2<Object, byte[]> {
     @Override
     public synchronized void reset() {
         inOrder = 0;
+        outOfOrder = 0;
         packed = null;
         behind = null;
     }
@@ -54,6 +63,7 @@ public final class Lags extends AccumulatorV2<Object, byte[]> {
     public synchronized void merge(AccumulatorV2<Object, byte[]> other) {
         Lags found = ((Lags) other).copy();
         inOrder += found.inOrder;
+        outOfOrder += found.outOfOrder;
         if (found.packed != null) {
             sketch().merge(found.sketch());
         }
