@@ -98,6 +98,8 @@ class RunningQueries:
         self._upstream = {spec.name: spec for spec in upstream}
         self._queries: dict[str, Query] = {}
         self._by_run: dict[str, str] = {}
+        self._launching = threading.Lock()
+        """Held until a started query is known by its run: its first batch may be told before."""
         self._listener = ProgressListener(spark, self._on_progress)
         self._sides: SideTables | None = None
         self._side_store = side_store or DeltaSideStore(spark, self._storage)
@@ -435,12 +437,13 @@ class RunningQueries:
             with (
                 _watermark_policy(self._spark, spec.table.watermarks),
                 scheduled_as(self._spark, f"{self.name}/{spec.name}"),
+                self._launching,
             ):
                 query = writer.start() if self._clock is None else start_on(writer, self._clock)
+                self._by_run[str(query.runId)] = spec.name
         except Exception as cause:
             location = spec.table.location
             raise explained(spec.name, location, [str(cause)], last_batch=resumed_after) from cause
-        self._by_run[str(query.runId)] = spec.name
         if spec.shape is not None:
             try:
                 self._files.write(self._storage.shape(spec.name), spec.shape)
@@ -502,7 +505,8 @@ class RunningQueries:
             )
 
     def _on_progress(self, run_id: str, progress: dict[str, Any]) -> None:
-        table = self._by_run.get(run_id)
+        with self._launching:
+            table = self._by_run.get(run_id)
         if table is None:
             return
         watch = self._watches.get(table)

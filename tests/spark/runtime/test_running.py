@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming import DataStreamWriter, StreamingQuery
+from pyspark.sql.streaming.listener import StreamingQueryListener
 
 from headwater import Pipeline
 from headwater.connectors import csv, delta, foreach_batch, json, parquet
@@ -238,6 +240,42 @@ def test_a_stop_lets_the_running_batch_finish_and_commit(tmp_path: Path) -> None
     assert finished == [0]
     assert run["kept"].last_batch == 0
     assert run["kept"].state is QueryState.STOPPED
+
+
+def test_a_batch_that_ends_before_its_query_is_known_is_told(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path, "1", reading("a", 0, 20.0))
+    was_told = threading.Event()
+
+    class Later(StreamingQueryListener):
+        """Hears of a batch once the pipeline has."""
+
+        def onQueryStarted(self, event: Any) -> None:  # noqa: N802 - Spark's names
+            pass
+
+        def onQueryProgress(self, event: Any) -> None:  # noqa: N802
+            was_told.set()
+
+        def onQueryTerminated(self, event: Any) -> None:  # noqa: N802
+            pass
+
+    begin, later = DataStreamWriter.start, Later()
+
+    def begin_slowly(writer: DataStreamWriter) -> StreamingQuery:
+        spark.streams.addListener(later)
+        query = begin(writer)
+        assert wait_until(lambda: query._jsq.lastProgress() is not None, timeout_s=WAIT_S)
+        was_told.wait(2)
+        return query
+
+    monkeypatch.setattr(DataStreamWriter, "start", begin_slowly)
+    events: list[Event] = []
+    try:
+        storing(tmp_path).refresh(report=events.append)
+    finally:
+        spark.streams.removeListener(later)
+    assert [e.input_rows for e in events if isinstance(e, BatchCompleted)] == [1]
 
 
 def test_a_draining_stop_processes_what_is_there_and_tables_behind_it(

@@ -160,7 +160,7 @@ def right(mode: str) -> Pipeline:
 
 @pytest.mark.parametrize("mode", ["append", "update", "complete"])
 def test_what_is_right_holds_in_every_mode_with_crashes(spark: SparkSession, mode: str) -> None:
-    found = verify(right(mode), spark, crashes=True, seconds=60, trials=2)
+    found = verify(right(mode), spark, crashes=True, seconds=WAIT_S, trials=2)
     assert found.problems == []
     assert found.trials == 2
 
@@ -217,7 +217,7 @@ def test_the_examples_hold(spark: SparkSession, example: Load, name: str) -> Non
         example(name).pipeline,
         spark,
         crashes=not is_large,
-        seconds=60,
+        seconds=WAIT_S,
         trials=trials,
         late_budget=late,
     )
@@ -239,7 +239,7 @@ def order(number: int) -> dict[str, Any]:
 def test_the_examples_over_kafka_hold_without_a_broker(
     spark: SparkSession, example: Load, name: str, rows: dict[str, Any]
 ) -> None:
-    found = verify(example(name).pipeline, spark, rows=rows, crashes=True, seconds=60, trials=1)
+    found = verify(example(name).pipeline, spark, rows=rows, crashes=True, seconds=WAIT_S, trials=1)
     assert [problem.lines() for problem in found.problems] == []
 
 
