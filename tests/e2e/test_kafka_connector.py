@@ -122,7 +122,7 @@ def test_rejected_records_are_found_by_the_offsets_of_their_batch(broker: Broker
     request = broker.reads(SCHEMA, max_per_batch=Limit.parse(2))
     frame = accepted(kafka(topic).read_stream(broker.spark, request))
     query = broker.start(frame, kafka(out), broker.writes(key=("device",)), availableNow=True)
-    assert query.awaitTermination(120)
+    assert query.awaitTermination(300)
     ends = [batch.sources[0].endOffset for batch in query.recentProgress if batch.numInputRows]
     assert len(ends) == 3
     found = []
@@ -158,7 +158,7 @@ def test_a_stream_starts_at_the_beginning_as_a_batch_does(broker: Broker) -> Non
     topic, out = broker.topic("x", "y"), broker.topic()
     frame = kafka(topic).read_stream(broker.spark, broker.reads())
     query = broker.start(frame, kafka(out), broker.writes(), availableNow=True)
-    assert query.awaitTermination(120)
+    assert query.awaitTermination(300)
     expected = kafka(topic).read_batch(broker.spark, broker.reads()).count()
     assert sum(end_offsets(broker.connection, out).values()) == expected == 2
     with pytest.raises(NotReadable, match="latest"):
@@ -173,7 +173,7 @@ def test_every_row_goes_to_the_topic_that_it_names(broker: Broker) -> None:
         "cast(value AS string) AS topic", "cast(key AS string) AS name", "1 n"
     )
     query = broker.start(routed, kafka(), broker.writes(key=("name", "n")), availableNow=True)
-    assert query.awaitTermination(120)
+    assert query.awaitTermination(300)
     assert broker.records(one) == [('{"name":"0","n":1}', '{"name":"0","n":1}')]
     assert len(broker.records(two)) == 2
     with pytest.raises(InvalidConnector, match="no column `topic`"):

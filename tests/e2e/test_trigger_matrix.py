@@ -20,7 +20,7 @@ from headwater.settings import Connection, Settings
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-DEADLINE_S = 120
+DEADLINE_S = 300
 IN, OUT = "matrix_in", "matrix_out"
 MINIMUM = "spark.sql.streaming.realTimeMode.minBatchDuration"
 TRIGGERS = {

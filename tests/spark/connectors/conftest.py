@@ -35,7 +35,7 @@ class Desk:
         writer = sink.write_stream(frame, request).outputMode(request.mode.value)
         writer = writer.option("checkpointLocation", str(self.checkpoint(request.table)))
         query = writer.trigger(availableNow=True).start()
-        assert query.awaitTermination(180)
+        assert query.awaitTermination(300)
         return [progress for progress in query.recentProgress if progress.numInputRows]
 
     def checkpoint(self, table: str) -> Path:

@@ -21,7 +21,7 @@ from headwater.dstream import (
 )
 from headwater.local.processes import wait_until
 
-DEADLINE_S = 120.0
+DEADLINE_S = 300.0
 
 
 @pytest.fixture

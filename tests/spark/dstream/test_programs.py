@@ -18,7 +18,7 @@ from headwater.dstream import SteppedClock, StreamingContext, context
 from headwater.local.processes import wait_until
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
-DEADLINE_S = 120.0
+DEADLINE_S = 300.0
 
 
 class Running:

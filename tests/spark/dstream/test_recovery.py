@@ -15,7 +15,7 @@ from headwater.dstream import Receiver, SteppedClock, StreamingContext
 from headwater.errors import DStreamFailed, DStreamProgramChanged
 from headwater.local.processes import wait_until
 
-DEADLINE_S = 120.0
+DEADLINE_S = 300.0
 BATCHES = 14
 FAILS_AT = 12
 """After the state was saved once, at the tenth batch: the eleventh is computed again."""

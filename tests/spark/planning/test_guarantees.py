@@ -161,4 +161,4 @@ def run_batch(frame: Any, seen: list[Any], checkpoint: Path) -> None:
 
     writer = frame.writeStream.foreachBatch(keep).option("checkpointLocation", str(checkpoint))
     query = writer.trigger(availableNow=True).start()
-    assert query.awaitTermination(120)
+    assert query.awaitTermination(300)

@@ -29,7 +29,7 @@ KINDS = (
     "lookup join",
 )
 SINKS = ("parquet", "delta", "delta with key", "memory", "console", "foreach_batch")
-DEADLINE_S = 60
+DEADLINE_S = 300
 
 # Refusals that come late, in the first batch, depend on the kind of query or on the sink: every
 # kind is run to its end into one sink, every sink is run with two kinds. The rest is started.

@@ -27,7 +27,7 @@ from headwater.planning.triggers import (
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-DEADLINE_S = 120
+DEADLINE_S = 300
 SCHEMA = "timestamp timestamp, value long"
 TRIGGERS = {
     TriggerKind.DEFAULT: Trigger.default(),

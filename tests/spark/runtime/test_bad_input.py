@@ -244,7 +244,7 @@ def test_a_clock_that_jumps_back_changes_no_result(spark: SparkSession, tmp_path
             spark, plan.graph, plan.queries, app.settings, silent, clock=ManualClock(spark, clock)
         )
         run.start()
-        assert run.await_termination(timeout_s=120)
+        assert run.await_termination(timeout_s=300)
         run.stop()
         run.raise_failure()
     assert total(spark, tmp_path / ".headwater") == sum([0, 1, 15, 16, 30, 31])
