@@ -1,8 +1,8 @@
 """The same DStream program on Spark's own DStreams and on Headwater's.
 
 From a queue, batches are due faster than they can run, so that they follow each other without a
-pause: the time from the first to the last is the time they take. Files come all at once and are
-one batch: the time until they are counted is the time it takes.
+pause: the time from the first to the last is the time they take. A file is one batch: the time
+until it is counted is the time it takes.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ EMPTY_BATCHES = 100
 
 def measure(*, pairs: int) -> tuple[list[Figure], Any]:
     figures, details = [], {}
-    inputs = {"queue": (BATCHES, ROWS), "files": (1, FILE_ROWS)}
+    inputs = {"queue": (BATCHES, ROWS), "file": (1, FILE_ROWS)}
     for kind, source in itertools.product(("word count", "windowed reduce"), inputs):
         batches, rows = inputs[source]
         results = _sides(pairs, kind=kind, input=source, batches=batches, rows=rows)

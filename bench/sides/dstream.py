@@ -1,7 +1,6 @@
 """One DStream program on one of the two APIs: how long its batches take.
 
-From a queue they follow each other without a pause. Files come all at once, and one batch takes
-them.
+From a queue they follow each other without a pause. A file is one batch.
 """
 
 from __future__ import annotations
@@ -24,15 +23,14 @@ if asked["api"] == "spark":
 else:
     from headwater.dstream import SparkContext, StreamingContext
 
-FILES = 4
 LINE = "the quick brown fox jumps over the lazy dog"
 sc = SparkContext("local[2]", "bench")
 sc.setLogLevel("ERROR")
-from_files = asked["input"] == "files"
-interval_s = 0.5 if from_files else 0.05
+from_file = asked["input"] == "file"
+interval_s = 0.5 if from_file else 0.05
 ssc = StreamingContext(sc, interval_s)
 ssc.checkpoint(tempfile.mkdtemp())
-if from_files:
+if from_file:
     inbox = Path(tempfile.mkdtemp())
     lines = ssc.textFileStream(str(inbox))
 else:
@@ -60,23 +58,21 @@ def note(found):
         noted.done.set()
 
 
-def drop_files():
-    """Moves the files in, once batches run; returns when."""
-    drafts = [inbox.with_name(f"{inbox.name}-{number}") for number in range(FILES)]
-    for draft in drafts:
-        draft.write_text((LINE + "\n") * (asked["rows"] // FILES))
+def drop_file():
+    """Moves the file in, once batches run; returns when."""
+    draft = inbox.with_name(f"{inbox.name}.txt")
+    draft.write_text((LINE + "\n") * asked["rows"])
     noted.done.wait()
     began = time.perf_counter()
-    for draft in drafts:
-        draft.touch()
-        draft.rename(inbox / f"{draft.name}.txt")
+    draft.touch()
+    draft.rename(inbox / draft.name)
     return began
 
 
 counts.foreachRDD(note)
 ssc.start()
-if from_files:
-    began = drop_files()
+if from_file:
+    began = drop_file()
     expected = asked["rows"] * len(LINE.split())
     until = time.monotonic() + 300
     while expected not in noted.words and time.monotonic() < until:
