@@ -62,7 +62,7 @@ def drop_file():
     """Moves the file in, once batches run; returns when."""
     draft = inbox.with_name(f"{inbox.name}.txt")
     draft.write_text((LINE + "\n") * asked["rows"])
-    noted.done.wait()
+    assert noted.done.wait(300)
     began = time.perf_counter()
     draft.touch()
     draft.rename(inbox / draft.name)

@@ -1,5 +1,5 @@
-"""Queries that go step by step: as far as their data goes, or trigger by trigger of a clock that
-somebody else moves."""
+"""Queries that go step by step: as far as their data goes, or trigger by trigger of the clock that
+they run by."""
 
 from __future__ import annotations
 
@@ -72,6 +72,7 @@ class Steps:
         try:
             yield
         except Exception:
+            # What a failed query ended with is told by whoever asked for the step.
             if query.exception is None:
                 raise
         finally:
@@ -114,7 +115,7 @@ class Steps:
         """Returns when a trigger has ended; whether it found nothing to do."""
         deadline = time.monotonic() + WAIT_S
         while query.is_active:
-            if query.last_batch != before and self._is_told(query):
+            if query.last_batch != before and _is_told(query):
                 return False
             if _execution(query).noNewData():
                 return True
@@ -123,10 +124,11 @@ class Steps:
             time.sleep(_POLL_S)
         return True
 
-    def _is_told(self, query: Query) -> bool:
-        """Whether the progress of the last committed batch is there."""
-        progress, last = query.progress, query.last_batch
-        return progress is not None and last is not None and int(progress["batchId"]) >= last
+
+def _is_told(query: Query) -> bool:
+    """Whether the progress of the last committed batch is there."""
+    progress, last = query.progress, query.last_batch
+    return progress is not None and last is not None and int(progress["batchId"]) >= last
 
 
 def _next(now_ms: int, interval_ms: int) -> int:

@@ -18,7 +18,7 @@ public final class Lags extends AccumulatorV2<Object, byte[]> {
     private long inOrder;
     private long outOfOrder;
 
-    /** A lock would cost every row more than all the rest of this; only the sketch needs one. */
+    /** Called for every row, so without a lock; only the sketch needs one. */
     public void add(long lag) {
         if (lag <= 0) {
             inOrder++;
