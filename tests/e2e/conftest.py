@@ -83,7 +83,7 @@ def restarted() -> Callable[[Path, str], None]:
     return restart
 
 
-WAIT_S = 240.0
+WAIT_S = 600.0
 """How long a condition may take: a machine that does other work starts Spark slowly."""
 
 
@@ -123,9 +123,9 @@ class Command:
         """The exit code, after a signal where one is given."""
         if by is not None:
             self.process.send_signal(by)
-        code = self.process.wait(timeout=WAIT_S)
+        assert wait_until(lambda: self.process.poll() is not None, timeout_s=WAIT_S), self.output
         self._drain()
-        return code
+        return int(self.process.returncode)
 
     def _read(self) -> None:
         assert self.process.stdout is not None

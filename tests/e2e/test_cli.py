@@ -16,7 +16,7 @@ from headwater.observe.rows import delta_rows
 
 pytestmark = pytest.mark.timeout(1200)
 
-WAIT_S = 240.0
+WAIT_S = 600.0
 
 
 def rows(project: Path, table: str) -> list[tuple[Any, ...]]:

@@ -44,7 +44,7 @@ def parity(number):
     return "even" if number % 2 == 0 else "odd"
 """
 FILES, ROWS = 18, 20
-WAIT_S = 240.0
+WAIT_S = 600.0
 
 
 @pytest.fixture

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 HERE = Path(__file__).parent
 SHOTS = HERE.parents[1] / "screenshots"
-WAIT_S = 240.0
+WAIT_S = 600.0
 LAPTOP = {"width": 1280, "height": 800}
 PHONE = {"width": 390, "height": 844}
 START = dt.datetime.now(dt.UTC).replace(microsecond=0) - dt.timedelta(minutes=10)

@@ -14,7 +14,7 @@ import pytest
 from headwater.local.processes import wait_until
 from headwater.observe.rows import delta_rows
 
-WAIT_S = 240.0
+WAIT_S = 600.0
 APP = """
 from headwater import Pipeline
 from headwater.connectors import json

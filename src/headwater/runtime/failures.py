@@ -16,6 +16,7 @@ _DAMAGED = re.compile(
 )
 _FULL = re.compile(r"No space left on device|Disk quota exceeded|File too large|quota\S* exceeded")
 _READ_ONLY = re.compile(r"Read-only file system|\(Permission denied\)")
+_BUSY = re.compile(r"Timed out while waiting for the Python worker to connect back")
 _PYTHON_ERROR = re.compile(
     r"^(?:[\w.]*\.)?([A-Z]\w*(?:Error|Exception|Interrupt|Exit|Warning)): .*", re.M
 )
@@ -47,9 +48,21 @@ def explained(
         remedy = "make room on the disk and start again; the checkpoint resumes"
     elif _READ_ONLY.search(text):
         remedy = "let this user write there and start again; the checkpoint resumes"
+    elif is_of_a_busy_machine(text):
+        remedy = "start again when the machine does less; Python did not start within Spark's 10 s"
     else:
         return QueryFailedError(table, found, last_batch=last_batch, where=where)
     return QueryFailedError(table, found, last_batch=last_batch, remedy=remedy, where=where)
+
+
+def is_of_a_busy_machine(text: str) -> bool:
+    """Whether a query ended because Python did not start in time: Spark waits 10 s, which cannot be
+    set. It says nothing about the query.
+
+    >>> is_of_a_busy_machine("Timed out while waiting for the Python worker to connect back")
+    True
+    """
+    return _BUSY.search(text) is not None
 
 
 def messages_of(throwable: Any) -> list[str]:

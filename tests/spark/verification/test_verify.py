@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -222,6 +223,30 @@ def test_the_examples_hold(spark: SparkSession, example: Load, name: str) -> Non
         late_budget=late,
     )
     assert [problem.lines() for problem in found.problems] == []
+
+
+def test_a_trial_that_a_busy_machine_ended_is_run_again(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    fails_left = tmp_path / "left"
+
+    def stumble(word):  # type: ignore[no-untyped-def]
+        left = int(fails_left.read_text())
+        if TaskContext.get().getLocalProperty("sql.streaming.queryId") and left:
+            fails_left.write_text(str(left - 1))
+            raise TimeoutError("Timed out while waiting for the Python worker to connect back")
+        return word
+
+    app = Pipeline("busy")
+    app.source("words", queue([[("a",)]]), schema="word string")
+    spoken = F.udf(stumble, "string")
+    app.table(name="copy")(lambda words: words.coalesce(1).select(spoken("word").alias("word")))
+    fails_left.write_text("2")
+    assert verify(app, spark, trials=1).holds
+    # A machine that is never free ends it all the same.
+    fails_left.write_text("1000")
+    found = verify(app, spark, trials=1)
+    assert "the query does not fail (TimeoutError: Timed out" in found.problems[0].law
 
 
 def order(number: int) -> dict[str, Any]:

@@ -76,3 +76,10 @@ def test_a_full_disk_is_no_damaged_checkpoint() -> None:
     text = "[CANNOT_LOAD_STATE_STORE.CANNOT_READ_CHECKPOINT] x\nNo space left on device"
     assert explained("hot", Location("app.py", 3), [text], last_batch=4).code == "QUERY_FAILED"
     assert incurable(["java.io.IOException: No space left on device"]) is None
+
+
+def test_a_machine_too_busy_to_start_python_is_named() -> None:
+    text = "Timed out while waiting for the Python worker to connect back"
+    problem = explained("hot", Location("app.py", 3), ["failed", text], last_batch=4)
+    assert problem.found == text
+    assert "when the machine does less" in str(problem)
