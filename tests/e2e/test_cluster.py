@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
 import subprocess
+import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
 from deltalake import DeltaTable
 
 from headwater.cli import main
+from headwater.connectors.kafka import create_topic
 from headwater.local import services
 from headwater.local.cluster import alive_workers, start_worker
 from headwater.local.processes import wait_until
+from headwater.settings import Connection
 
 APP = """
 from pyspark.sql import DataFrame, functions as F
@@ -43,7 +48,12 @@ def parity(number):
     time.sleep(0.02)
     return "even" if number % 2 == 0 else "odd"
 """
-FILES, ROWS = 18, 20
+SETTINGS = """
+[profile.cluster.spark]
+"spark.executor.heartbeatInterval" = "5s"
+"spark.network.timeout" = "45s"
+"""
+FILES, ROWS = 60, 10
 WAIT_S = 600.0
 
 
@@ -51,6 +61,7 @@ WAIT_S = 600.0
 def project(tmp_path: Path) -> Iterator[Path]:
     (tmp_path / "app.py").write_text(APP)
     (tmp_path / "rules.py").write_text(RULES)
+    (tmp_path / "headwater.toml").write_text(SETTINGS)
     (tmp_path / "in").mkdir()
     for number in range(FILES):
         rows = range(number * ROWS, (number + 1) * ROWS)
@@ -97,6 +108,17 @@ def test_kills_in_a_cluster_change_nothing_and_leave_no_process(
     os.kill(executors(home)[0], signal.SIGKILL)
     assert wait_until(lambda: commits(project, "raw") > before, timeout_s=WAIT_S), run.output
 
+    # An executor hangs: it is given up after `spark.network.timeout`, and another takes its tasks.
+    hanging = executors(home)[0]
+    os.kill(hanging, signal.SIGSTOP)
+    try:
+        assert wait_until(lambda: hanging not in executors(home), timeout_s=WAIT_S), run.output
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(hanging, signal.SIGCONT)
+    before = commits(project, "raw")
+    assert wait_until(lambda: commits(project, "raw") > before, timeout_s=WAIT_S), run.output
+
     # A worker dies for good, and another one joins.
     os.kill(parts["workers"][0], signal.SIGKILL)
     port = int(services.address(project / ".headwater", "spark").rsplit(":", 1)[1])  # type: ignore[union-attr]
@@ -108,7 +130,8 @@ def test_kills_in_a_cluster_change_nothing_and_leave_no_process(
         # The driver dies in the middle of a batch.
         run.process.kill()
         run.end()
-        # What is left is read at once: the kills are over.
+        # What is left is read at once, as long as it takes: the kills are over.
+        (project / "headwater.toml").unlink()
         (project / "app.py").write_text(APP.replace("1 file", f"{FILES} files"))
         again = start("run", *cluster, "--available-now")
         assert again.end() == 0, again.output
@@ -126,6 +149,71 @@ def test_kills_in_a_cluster_change_nothing_and_leave_no_process(
             ["ps", "-o", "stat=", "-p", str(pid)], capture_output=True, text=True
         )
         assert found.stdout.strip() in ("", "Z")
+
+
+PASSING = """
+from headwater import Pipeline
+from headwater.connectors import kafka
+
+app = Pipeline("app")
+app.source("records", kafka("{topic}"))
+app.table(
+    name="passed",
+    into=kafka("{out}"),
+    trigger="continuous 1 second",
+    guarantee="at_least_once",
+)(lambda records: records.select("value"))
+"""
+BROKER = """
+[profile.cluster.connections.kafka]
+bootstrap_servers = "{servers}"
+"""
+
+
+def send(servers: str, topic: str, numbers: range) -> None:
+    producer = Producer({"bootstrap.servers": servers})
+    for number in numbers:
+        producer.produce(topic, str(number).encode())
+    assert producer.flush(60) == 0
+
+
+class Values:
+    """The numbers that have come to a topic of one partition."""
+
+    def __init__(self, servers: str, topic: str) -> None:
+        self._consumer = Consumer({"bootstrap.servers": servers, "group.id": topic})
+        self._consumer.assign([TopicPartition(topic, 0, 0)])
+        self.seen: set[int] = set()
+
+    def has(self, numbers: range) -> bool:
+        records = self._consumer.consume(500, 0.5)
+        self.seen |= {int(record.value()) for record in records if not record.error()}
+        return self.seen >= set(numbers)
+
+
+def test_a_continuous_query_goes_on_from_its_last_epoch(
+    project: Path, start: Callable[..., Any], kafka_connection: Connection
+) -> None:
+    """Its tasks are never tried again: with its executor the query dies, and is started again."""
+    topic, out = (f"t{uuid.uuid4().hex[:12]}" for _ in range(2))
+    for name in (topic, out):
+        create_topic(kafka_connection, name, partitions=1)
+    servers = kafka_connection.require("bootstrap_servers")
+    (project / "app.py").write_text(PASSING.format(topic=topic, out=out))
+    (project / "headwater.toml").write_text(BROKER.format(servers=servers))
+    values = Values(servers, out)
+    send(servers, topic, range(50))
+    master = services.connection(project / ".headwater", "spark")["master"]
+    run = start("run", "--profile", "cluster", "--master", master, "--for", "20m")
+    assert wait_until(lambda: values.has(range(50)), timeout_s=WAIT_S), run.output
+
+    for executor in executors(project / ".headwater/services/spark"):
+        os.kill(executor, signal.SIGKILL)
+    send(servers, topic, range(50, 100))
+    run.until("restart 1 of 5")
+    # Nothing is lost; what came since the last epoch may be there twice.
+    assert wait_until(lambda: values.has(range(100)), timeout_s=WAIT_S), run.output
+    assert run.end(signal.SIGINT) == 0, run.output
 
 
 def test_profile_cluster_without_a_cluster_says_what_to_do(

@@ -1,5 +1,5 @@
-"""The classes of our own in the JVM: local files without a process for each of them, and
-the lags of rows as they pass.
+"""The classes of our own in the JVM: local files without a process for each of them, the lags of
+rows as they pass, and what tasks tell their driver.
 
 The jar beside this file is made from `java/` by `python tools/build_jar.py`.
 """
@@ -15,6 +15,7 @@ from headwater.local.cache import cache_folder
 
 LOCAL_FILES = "io.headwater.LocalFiles"
 LAGS = "io.headwater.Lags"
+TOLD = "io.headwater.Told"
 
 
 def headwater_jar() -> Path:

@@ -10,19 +10,20 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from headwater.jvm.classes import EXPRESSIONS, TYPES, java_class, module
-from headwater.jvm.jar import LAGS
+from headwater.jvm.jar import LAGS, TOLD
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.types import DataType, StructType
 
-KEPT = 5_000
-"""So many rows of one batch are told by each task; of more, the batch is read again."""
+TOLD_BYTES = 2 << 20
+"""So much of one batch is told by each task; of more, the batch is read again."""
+_TOLD_BYTES_IN_ALL = 128 << 20
+"""So much by all tasks of a batch together."""
 _PER_TASK = 1 << 33
 JSON_OPTIONS = {
     "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX",
@@ -58,7 +59,7 @@ class Counter:
 
     def in_task(self) -> Column:
         """How often the task that evaluates it has counted so far."""
-        return _asked(self._spark, self.java, "count")
+        return _asked(self._spark, self.java, "count", "LongType")
 
     def since_last(self) -> int:
         """What was counted since this was last asked."""
@@ -91,8 +92,8 @@ class Ear:
     def __init__(self, spark: SparkSession) -> None:
         self._spark = spark
         context: Any = spark.sparkContext._jsc
-        self._java = context.sc().collectionAccumulator()
-        self._received = _open_list(spark, self._java)
+        self._java = java_class(spark, TOLD)(TOLD_BYTES, _TOLD_BYTES_IN_ALL)
+        context.sc().register(self._java)
         self.counter = Counter(spark)
         self._heard: dict[int, dict[int, tuple[str | None, int]]] = {}
         self._lock = threading.Lock()
@@ -101,20 +102,16 @@ class Ear:
         """False; tells a row wherever it is evaluated."""
         from pyspark.sql import functions as F
 
-        so_far = self.counter.in_task()
-        number = F.spark_partition_id().cast("long") * F.lit(_PER_TASK) + so_far
+        number = F.spark_partition_id().cast("long") * F.lit(_PER_TASK) + self.counter.in_task()
         about = F.struct(
             batch.alias("b"),
             number.alias("i"),
             weight.cast("long").alias("w"),
             F.to_json(row, JSON_OPTIONS).alias("r"),
         )
-        kept = (
-            F.when(so_far <= KEPT, self._add(F.to_json(about)))
-            .when(so_far == KEPT + 1, self._add(_note(batch, F.lit(-1))))
-            .otherwise(F.lit(False))
-        )
-        return self.counter.counted(F.lit(1)) | kept
+        has_room = _asked(self._spark, self._java, "hasRoom", "BooleanType")
+        text = F.when(has_room, F.to_json(about)).otherwise(_note(batch, F.lit(-1)))
+        return self.counter.counted(F.lit(1)) | self._add(text)
 
     def noted(self, batch: Column) -> Column:
         """False; counts where it is evaluated, and tells once per task that there was something."""
@@ -127,7 +124,7 @@ class Ear:
     def heard(self, batch: int) -> ToldRows:
         """What was told of a batch; it is forgotten here."""
         with self._lock:
-            for entry in self._new():
+            for entry in json.loads(self._java.take()):
                 rows = self._heard.setdefault(int(entry["b"]), {})
                 rows[int(entry["i"])] = (entry.get("r"), int(entry.get("w", 0)))
             rows = self._heard.pop(batch, {})
@@ -139,18 +136,6 @@ class Ear:
 
     def _add(self, text: Column) -> Column:
         return _told(self._spark, self._java, text)
-
-    def _new(self) -> Iterator[dict[str, Any]]:
-        """Takes what the driver has received since; what arrives meanwhile stays."""
-        if self._received.isEmpty():
-            return
-        taken = java_class(self._spark, "java.util.ArrayList")(self._received)
-        self._received.removeAll(java_class(self._spark, "java.util.HashSet")(taken))
-        text, decoder, at = str(taken.toString()), json.JSONDecoder(), 1
-        while at < len(text) - 1:
-            entry, end = decoder.raw_decode(text, at)
-            yield entry
-            at = end + len(", ")
 
 
 class Attempts:
@@ -213,21 +198,13 @@ def _note(batch: Column, number: Column) -> Column:
     return F.format_string('{"b":%d,"i":%d}', batch, number)
 
 
-def _open_list(spark: SparkSession, accumulator: Any) -> Any:
-    """The list in which the driver's side of an accumulator gathers what tasks bring, as one that
-    can be emptied while they do."""
-    field = accumulator.getClass().getDeclaredField("_list")
-    field.setAccessible(True)
-    received = java_class(spark, "java.util.concurrent.CopyOnWriteArrayList")()
-    field.set(accumulator, received)
-    return received
-
-
 def rows_of(spark: SparkSession, told: ToldRows, schema: StructType) -> DataFrame:
     """Told rows as a DataFrame again."""
+    import pyarrow as pa
     from pyspark.sql import functions as F
 
-    texts = spark.createDataFrame([(text,) for text, _ in told.rows], "r string")
+    column = pa.array([text for text, _ in told.rows], pa.string())
+    texts = spark.createDataFrame(pa.table({"r": column}))
     parsed = F.from_json("r", schema, JSON_OPTIONS)
     return texts.select(parsed.alias("r")).select("r.*")
 
@@ -269,8 +246,8 @@ def _told(spark: SparkSession, accumulator: Any, value: Column) -> Column:
     return _invoked(spark, bean(_literal(spark, accumulator), setters), "isZero", "BooleanType")
 
 
-def _asked(spark: SparkSession, accumulator: Any, method: str) -> Column:
-    return _invoked(spark, _literal(spark, accumulator), method, "LongType")
+def _asked(spark: SparkSession, accumulator: Any, method: str, kind: str) -> Column:
+    return _invoked(spark, _literal(spark, accumulator), method, kind)
 
 
 def _literal(spark: SparkSession, value: Any) -> Any:

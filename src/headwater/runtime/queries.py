@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol, Self, cast
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from headwater.connectors.interface import ReadRequest, WriteRequest
 from headwater.definitions import (
@@ -18,33 +18,28 @@ from headwater.definitions import (
     OutputMode,
     Source,
     Trigger,
-    TriggerKind,
-    WatermarkPolicy,
-    spark_duration,
 )
 from headwater.errors import RowsWithoutCheckpoint, SideTableUnwritten, UnknownTable
-from headwater.event_time.watch import Watch
-from headwater.event_time.watermark import asked_per_batch, batch_watermark
 from headwater.events import LateCount, PipelineStarted, PipelineStopped, Report
 from headwater.graph import Graph
-from headwater.jvm.telling import Ear
 from headwater.runtime.clock import ManualClock, start_on
 from headwater.runtime.failures import explained, first_line
 from headwater.runtime.frames import BuiltTable, Frames, Gate
 from headwater.runtime.gaps import GapGuard
+from headwater.runtime.hearing import Hearing
 from headwater.runtime.integrity import require_whole
-from headwater.runtime.late import LateRows, newest_seen, watch_over
-from headwater.runtime.lateness import LatenessMeter
+from headwater.runtime.late import LateRows
+from headwater.runtime.launching import triggered, watermark_policy
 from headwater.runtime.lookups import Reloader, VersionedLookup
 from headwater.runtime.models import ModelStore
 from headwater.runtime.offsets import OffsetLog
 from headwater.runtime.panes import Panes
-from headwater.runtime.progress import ProgressListener, batch_completed
+from headwater.runtime.progress import ProgressListener
 from headwater.runtime.query import Launched, Query
-from headwater.runtime.rejects import RejectedRecords, reported_by, reporter_of, source_index
+from headwater.runtime.rejects import RejectedRecords, reported_by, source_index
 from headwater.runtime.replay import Replay
 from headwater.runtime.session import scheduled_as
-from headwater.runtime.sides import DeltaSideStore, SideStore, SideTable, SideTables, Told
+from headwater.runtime.sides import DeltaSideStore, SideStore, SideTable, SideTables
 from headwater.runtime.specification import QuerySpec, read_request, write_request
 from headwater.runtime.storage import FileNote, Files, Storage, last_number
 from headwater.settings import Settings
@@ -93,7 +88,6 @@ class RunningQueries:
         self._files = Files(self._storage, spark)
         self._report = report
         self._clock = clock
-        self._measures = measures
         self._specs = {spec.name: spec for spec in specs}
         self._upstream = {spec.name: spec for spec in upstream}
         self._queries: dict[str, Query] = {}
@@ -103,12 +97,8 @@ class RunningQueries:
         self._listener = ProgressListener(spark, self._on_progress)
         self._sides: SideTables | None = None
         self._side_store = side_store or DeltaSideStore(spark, self._storage)
-        self._meter = LatenessMeter(spark, self._storage)
-        self._watches: dict[str, Watch] = {}
+        self._hearing = Hearing(spark, graph, self._storage, measures=measures)
         self._panes: dict[str, Panes] = {}
-        self._counts: dict[str, LateCount] = {}
-        self._ears: dict[str, dict[str, Ear]] = {}
-        self._rejected: dict[str, int] = {}
         self._reloader: Reloader | None = None
         self._companion = companion
         self._stopping = threading.Lock()
@@ -145,7 +135,7 @@ class RunningQueries:
             query.summary()
             | {
                 "late": self._late_summary(name),
-                "rejected": self._rejected.get(name, 0),
+                "rejected": self._hearing.rejected(name),
                 "waiting": self._panes[name].waiting() if name in self._panes else None,
             }
             for name, query in self._queries.items()
@@ -156,7 +146,7 @@ class RunningQueries:
         """A table's rows since the start by how they stood to the watermark; None where no row
         can be late."""
         self[table]
-        return self._counts.get(table, LateCount()) if table in self._watches else None
+        return self._hearing.late(table)
 
     def _late_summary(self, table: str) -> dict[str, int] | None:
         found = self.late(table)
@@ -290,7 +280,7 @@ class RunningQueries:
                 self._sides.close()
             if self._reloader is not None:
                 self._reloader.close()
-            self._meter.save()
+            self._hearing.save()
         finally:
             # Also on a full disk: who runs next must not wait for a process that does not run.
             self._ended({name: query.last_batch for name, query in self._queries.items()})
@@ -382,18 +372,7 @@ class RunningQueries:
         return self._frames.stored(table)
 
     def _gate(self, table: str, source: Source) -> Gate:
-        """Counts rejected records; the one query that reports a source also measures its lags."""
-        log = self._log(table)
-        ear = self._ears.setdefault(table, {})[source.name] = Ear(self._spark)
-        batch, newest = asked_per_batch(self._spark, log.latest_batch), None
-        now_ms = asked_per_batch(self._spark, log.timestamp_ms)
-        is_reported = self._measures and reporter_of(self._graph, source.name) == table
-        if is_reported and source.watermark is not None:
-            watermark = batch_watermark(self._spark, log.watermark_ms)
-            late = self._graph.tables[table].late
-            newest = newest_seen(watermark, self._graph.sources_of(table), late)
-        lags = None if newest is None else self._meter.lags(source.name)
-        return Gate(ear, batch, now_ms, newest, lags)
+        return self._hearing.gate(table, source, self._log(table))
 
     def _prepare(self, spec: QuerySpec, built: BuiltTable) -> None:
         """Makes the empty table that a merge or another query expects; costs a commit, and sinks
@@ -435,7 +414,7 @@ class RunningQueries:
         writer = triggered(writer, spec).option("checkpointLocation", checkpoint)
         try:
             with (
-                _watermark_policy(self._spark, spec.table.watermarks),
+                watermark_policy(self._spark, spec.table.watermarks),
                 scheduled_as(self._spark, f"{self.name}/{spec.name}"),
                 self._launching,
             ):
@@ -461,12 +440,7 @@ class RunningQueries:
         return updates.foreachBatch(panes.writer(request))
 
     def _watched(self, spec: QuerySpec, frame: DataFrame) -> DataFrame:
-        if spec.late is None:
-            return frame
-        sources, log = self._graph.sources_of(spec.name), self._log(spec.name)
-        watch = watch_over(frame, spec.late, sources, log)
-        self._watches[spec.name] = watch
-        return watch.frame
+        return self._hearing.watched(spec, frame, self._log(spec.name))
 
     def _log(self, table: str) -> OffsetLog:
         return OffsetLog(self._files, self._storage.checkpoint(table))
@@ -509,60 +483,11 @@ class RunningQueries:
             table = self._by_run.get(run_id)
         if table is None:
             return
-        watch = self._watches.get(table)
-        heard = None if watch is None else watch.heard(int(progress["batchId"]))
-        event = batch_completed(table, progress)
-        if heard is not None:
-            self._counts[table] = self._counts.get(table, LateCount()) + heard.count
-            event = replace(event, late=heard.count)
-        ears = self._ears.get(table, {})
-        counts = {source: ear.counter.since_last() for source, ear in ears.items()}
-        rejected = {source: ear.heard(event.batch) for source, ear in ears.items()}
-        self._rejected[table] = self._rejected.get(table, 0) + sum(counts.values())
-        event = replace(event, rejected=counts)
-        self._report(event)
+        told = self._hearing.heard(table, progress)
+        self._report(told.event)
         if self._sides is not None:
-            self._sides.decide(table, event.batch, Told(event, heard, watch, rejected))
+            self._sides.decide(table, told.event.batch, told)
 
 
 def _left(end: float) -> float:
     return max(0.0, end - time.monotonic())
-
-
-_POLICY = "spark.sql.streaming.multipleWatermarkPolicy"
-_starting = threading.Lock()
-
-
-@contextlib.contextmanager
-def _watermark_policy(spark: SparkSession, policy: WatermarkPolicy) -> Iterator[None]:
-    """A query takes its settings from the session at its start, and then from its checkpoint."""
-    if policy is WatermarkPolicy.MINIMUM:
-        yield
-        return
-    with _starting:
-        before = spark.conf.getAll.get(_POLICY)
-        spark.conf.set(_POLICY, "max")
-        try:
-            yield
-        finally:
-            if before is None:
-                spark.conf.unset(_POLICY)
-            else:
-                spark.conf.set(_POLICY, before)
-
-
-def triggered(writer: DataStreamWriter, spec: QuerySpec) -> DataStreamWriter:
-    interval = spark_duration(spec.trigger.interval) if spec.trigger.interval else ""
-    match spec.trigger.kind:
-        case TriggerKind.PROCESSING_TIME:
-            return writer.trigger(processingTime=interval)
-        case TriggerKind.ONCE:
-            return writer.trigger(once=True)
-        case TriggerKind.AVAILABLE_NOW:
-            return writer.trigger(availableNow=True)
-        case TriggerKind.CONTINUOUS:
-            return writer.trigger(continuous=interval)
-        case TriggerKind.REAL_TIME:
-            # The overloads of PySpark 4.2.0 leave this keyword out.
-            return cast(Any, writer).trigger(realTime=interval)  # type: ignore[no-any-return]
-    return writer

@@ -60,6 +60,7 @@ class Query:
         self._thread: Any = None
         self._is_told = False
         self._was_forced = False
+        self._is_cut_off = False
         self._restarting: str | None = None
         self._since = dt.datetime.now(dt.UTC)
         self._lock = threading.Lock()
@@ -125,6 +126,8 @@ class Query:
 
     def _thrown(self) -> Any | None:
         assert self._query is not None
+        if self._is_cut_off:
+            return None
         thrown = self._query._jsq.exception()
         return None if thrown.isEmpty() else thrown.get()
 
@@ -165,6 +168,7 @@ class Query:
             self._thread = _execution(self._query).queryExecutionThread()
             self._is_told = False
             self._was_forced = False
+            self._is_cut_off = False
             # Last: who looks without the lock never sees a query that has ended for good.
             self._restarting = None
         self._report(
@@ -190,6 +194,9 @@ class Query:
             return False
         self.request_stop()
         was_forced = self._was_forced = self._was_forced or not self._idle_within(deadline_s)
+        # A continuous query is stopped in the midst of its tasks, which a cluster takes for a
+        # failure of theirs.
+        self._is_cut_off = self._is_cut_off or (self.is_active and not self._is_micro_batch)
         try:
             self._query.stop()
         except Exception:

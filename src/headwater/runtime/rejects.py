@@ -16,7 +16,6 @@ from headwater.definitions import Source
 from headwater.event_time.plans import analyzed, streaming_leaves
 from headwater.events import Event, RejectedCaptured
 from headwater.graph import Graph
-from headwater.jvm.telling import KEPT
 from headwater.runtime.frames import is_judged, is_parsed, rejected_rows
 from headwater.runtime.offsets import OffsetLog
 from headwater.runtime.replay import Replay
@@ -24,6 +23,9 @@ from headwater.runtime.sides import Part, SideTable, Told, batches_between
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+_FEW = 5_000
+"""Fewer records of a batch than this are stored without a job of Spark."""
 
 
 class RejectedRecords(SideTable):
@@ -61,7 +63,7 @@ class RejectedRecords(SideTable):
                 yield Part(last, with_batch(frame, last), are_few=self._are_few(told))
 
     def _are_few(self, told: Told | None) -> bool:
-        return told is not None and told.event.rejected.get(self._source.name, KEPT) < KEPT
+        return told is not None and told.event.rejected.get(self._source.name, _FEW) < _FEW
 
     def _spans(self, after: int, batch: int) -> Iterator[tuple[int, int]]:
         """Batches that can be read together: all, unless each goes by its own time."""

@@ -19,7 +19,7 @@ from headwater.definitions import (
 )
 from headwater.planning import make_plan
 from headwater.runtime.clock import start_on
-from headwater.runtime.queries import triggered
+from headwater.runtime.launching import triggered
 from headwater.runtime.specification import QuerySpec
 from headwater.testing.kept import Row
 from headwater.testing.scene import Content, Scene

@@ -164,8 +164,25 @@ LATE = [("dev1", "12:01:00", 1.0), ("dev2", "12:01:10", 2.0)]
 def test_more_late_rows_than_a_progress_carries_are_read_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("headwater.jvm.telling.KEPT", 1)
+    monkeypatch.setattr("headwater.jvm.telling.TOLD_BYTES", 1)
     Harness(pipeline(counts)).run(*SCRIPT, check_late("result", LATE))
+
+
+def test_thousands_of_late_rows_are_told_and_nothing_is_read_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refuse(*_: object) -> None:
+        raise AssertionError("the batch was read again")
+
+    monkeypatch.setattr("headwater.runtime.replay.Replay.rows", refuse)
+    late = [(f"dev{number}", "12:01:00", 1.0) for number in range(12_000)]
+    Harness(pipeline(counts)).run(
+        add("signals", [("dev1", "12:30:00", 0.0)]),
+        process(),
+        add("signals", late),
+        process(),
+        check_late("result", late),
+    )
 
 
 def test_late_rows_that_a_crash_left_undecided_are_read_again(
@@ -330,6 +347,6 @@ def test_what_a_task_tells_twice_is_heard_once() -> None:
     app = pipeline(counts)
     ear = Ear(session(app))
     for text in ('{"b":3,"i":1,"w":1,"r":"{}"}',) * 2:
-        ear._received.add(text)
+        ear._java.add(text)
     assert ear.heard(3).weight == 1
     assert ear.heard(3).weight == 0

@@ -1,0 +1,87 @@
+"""What running queries tell of their batches: late rows, rejected records, how far rows are
+behind."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from headwater.definitions import Source
+from headwater.event_time.watch import Watch
+from headwater.event_time.watermark import asked_per_batch, batch_watermark
+from headwater.events import LateCount
+from headwater.graph import Graph
+from headwater.jvm.telling import Ear
+from headwater.runtime.frames import Gate
+from headwater.runtime.late import newest_seen, watch_over
+from headwater.runtime.lateness import LatenessMeter
+from headwater.runtime.offsets import OffsetLog
+from headwater.runtime.progress import batch_completed
+from headwater.runtime.rejects import reporter_of
+from headwater.runtime.sides import Told
+from headwater.runtime.specification import QuerySpec
+from headwater.runtime.storage import Storage
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+class Hearing:
+    """The watches and gates of all queries of a run; `measures` is about the lateness of rows."""
+
+    def __init__(
+        self, spark: SparkSession, graph: Graph, storage: Storage, *, measures: bool
+    ) -> None:
+        self._spark = spark
+        self._graph = graph
+        self._measures = measures
+        self._meter = LatenessMeter(spark, storage)
+        self._watches: dict[str, Watch] = {}
+        self._ears: dict[str, dict[str, Ear]] = {}
+        self._late: dict[str, LateCount] = {}
+        self._rejected: dict[str, int] = {}
+
+    def gate(self, table: str, source: Source, log: OffsetLog) -> Gate:
+        """Counts rejected records; the one query that reports a source also measures its lags."""
+        ear = self._ears.setdefault(table, {})[source.name] = Ear(self._spark)
+        batch, newest = asked_per_batch(self._spark, log.latest_batch), None
+        now_ms = asked_per_batch(self._spark, log.timestamp_ms)
+        is_reported = self._measures and reporter_of(self._graph, source.name) == table
+        if is_reported and source.watermark is not None:
+            watermark = batch_watermark(self._spark, log.watermark_ms)
+            late = self._graph.tables[table].late
+            newest = newest_seen(watermark, self._graph.sources_of(table), late)
+        lags = None if newest is None else self._meter.lags(source.name)
+        return Gate(ear, batch, now_ms, newest, lags)
+
+    def watched(self, spec: QuerySpec, frame: DataFrame, log: OffsetLog) -> DataFrame:
+        """A query that lets no late row into its state, where it has a policy for them."""
+        if spec.late is None:
+            return frame
+        watch = watch_over(frame, spec.late, self._graph.sources_of(spec.name), log)
+        self._watches[spec.name] = watch
+        return watch.frame
+
+    def heard(self, table: str, progress: dict[str, Any]) -> Told:
+        """What there is to tell of a batch that has ended."""
+        event, watch = batch_completed(table, progress), self._watches.get(table)
+        heard = None if watch is None else watch.heard(event.batch)
+        if heard is not None:
+            self._late[table] = self._late.get(table, LateCount()) + heard.count
+            event = replace(event, late=heard.count)
+        ears = self._ears.get(table, {})
+        counts = {source: ear.counter.since_last() for source, ear in ears.items()}
+        rejected = {source: ear.heard(event.batch) for source, ear in ears.items()}
+        self._rejected[table] = self.rejected(table) + sum(counts.values())
+        return Told(replace(event, rejected=counts), heard, watch, rejected)
+
+    def late(self, table: str) -> LateCount | None:
+        """A table's rows by how they stood to the watermark; None where no row can be late."""
+        return self._late.get(table, LateCount()) if table in self._watches else None
+
+    def rejected(self, table: str) -> int:
+        return self._rejected.get(table, 0)
+
+    def save(self) -> None:
+        """Keeps what was measured for the next run."""
+        self._meter.save()
