@@ -111,13 +111,18 @@ class Command:
 
     def until(self, text: str) -> None:
         """Returns as soon as the output holds the text."""
+        self.until_true(lambda: text in self.output)
+
+    def until_true(self, condition: Callable[[], bool]) -> None:
+        """Returns as soon as the condition is true, which a process that has ended may have left
+        behind."""
 
         def is_over() -> bool:
-            return text in self.output or self.process.poll() is not None
+            return condition() or self.process.poll() is not None
 
         assert wait_until(is_over, timeout_s=WAIT_S), self.output
         self._drain()
-        assert text in self.output, self.output
+        assert condition(), self.output
 
     def end(self, by: signal.Signals | None = None) -> int:
         """The exit code, after a signal where one is given."""
