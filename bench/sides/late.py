@@ -164,12 +164,14 @@ def panes() -> None:
 
 def small_batches() -> None:
     files = arguments["batches"]
+    spark.conf.set("spark.sql.streaming.numRecentProgressUpdates", 2 * files)
     write_input("small", files * 10_000, files, files * 60)
     by_hand("small", 1, mode="update", lateness="20 minutes")
     plain = statistics.median(p["durationMs"]["triggerExecution"] for p in _data(told[-1]))
     memory = driver_memory_mb(spark)
     through_headwater("small", 1, late=Late.refire("10 minutes"))
     mine = [p["durationMs"]["triggerExecution"] for p in _data(told[-1])]
+    assert len(mine) == files, len(mine)
     half = len(mine) // 2
     tell(
         plain_ms=plain,
