@@ -17,6 +17,7 @@ NAMES = (
     "verify",
     "late",
     "panes",
+    "panes_flat",
     "databases",
     "kafka",
     "recovery",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import itertools
 import json
 import os
 import platform
@@ -47,6 +48,13 @@ def figure(
     ordered = sorted(samples)
     low, _, high = statistics.quantiles(ordered, n=4) if len(ordered) > 1 else ordered * 3
     return Figure(name, statistics.median(ordered), goal, at_least, low, high, unit)
+
+
+def slope(points: Sequence[tuple[float, float]]) -> float:
+    """The median of the slopes between any two points (Theil and Sen): a machine that is busy for
+    a while does not tilt it."""
+    pairs = itertools.combinations(points, 2)
+    return statistics.median((y2 - y1) / (x2 - x1) for (x1, y1), (x2, y2) in pairs)
 
 
 def alternate(

@@ -1,8 +1,8 @@
 """Two thousand small batches into four sinks: the driver's memory, the ledgers and the checkpoints
 stay as they are.
 
-Not a ratio: each figure is what is added per 1,000 batches, as the slope of a line through samples
-that are taken every 100 batches, once checkpoints have reached the batches that Spark keeps.
+Not a ratio: each figure is what is added per 1,000 batches, as the slope of samples that are
+taken every 100 batches, once checkpoints have reached the batches that Spark keeps.
 """
 
 from __future__ import annotations
@@ -11,14 +11,13 @@ import datetime as dt
 import statistics
 import tempfile
 import time
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from bench.figures import Figure, figure
+from bench.figures import Figure, figure, slope
 from bench.sides.measuring import driver_memory_mb
 from bench.soak import postgres_of
 from headwater import Pipeline
@@ -59,7 +58,7 @@ def measure(*, pairs: int) -> tuple[list[Figure], Any]:
     counted = [sample for sample in samples if sample["batch"] >= SETTLED]
 
     def grows(what: str) -> float:
-        return _slope([(sample["batch"], sample[what]) for sample in counted]) * 1000
+        return slope([(sample["batch"], sample[what]) for sample in counted]) * 1000
 
     figures = [
         figure("driver memory", [grows("memory_mb")], MEMORY_MB, at_least=False, unit=" MB"),
@@ -67,9 +66,9 @@ def measure(*, pairs: int) -> tuple[list[Figure], Any]:
         figure("rows of the ledger", [ledger], 1, at_least=False),
     ]
     for table in TABLES:
-        slope = grows(f"{table}_kb")
+        grown = [grows(f"{table}_kb")]
         figures.append(
-            figure(f"checkpoint of {table}", [slope], CHECKPOINT_KB, at_least=False, unit=" kB")
+            figure(f"checkpoint of {table}", grown, CHECKPOINT_KB, at_least=False, unit=" kB")
         )
     return figures, {"samples": samples}
 
@@ -145,7 +144,3 @@ def _ledger_rows(local: Path) -> int:
 
     with postgres_of(local) as database:
         return len(database.execute(f"SELECT 1 FROM {LEDGER}").fetchall())
-
-
-def _slope(points: Sequence[tuple[float, float]]) -> float:
-    return statistics.linear_regression(*zip(*points, strict=True)).slope

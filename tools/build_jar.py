@@ -7,11 +7,14 @@ sources, by which a test sees that they belong together.
 from __future__ import annotations
 
 import importlib.util
+import os
 import subprocess
 import tempfile
 import zipfile
 from hashlib import sha256
 from pathlib import Path
+
+from headwater.local.jars import JarSet, jar_paths
 
 _ROOM = Path(__file__).parent.parent / "src/headwater/jvm"
 _EPOCH = (1980, 1, 1, 0, 0, 0)
@@ -31,7 +34,8 @@ def build() -> None:
     assert pyspark.origin is not None
     spark_jars = Path(pyspark.origin).parent / "jars" / "*"
     with tempfile.TemporaryDirectory() as folder:
-        command = ["javac", "--release", "17", "-g:none", "-cp", str(spark_jars), "-d", folder]
+        classpath = os.pathsep.join([str(spark_jars), *map(str, jar_paths([JarSet.DELTA]))])
+        command = ["javac", "--release", "17", "-g:none", "-cp", classpath, "-d", folder]
         subprocess.run([*command, *map(str, sources())], check=True)
         with zipfile.ZipFile(_ROOM / "headwater.jar", "w") as jar:
             manifest = f"Manifest-Version: 1.0\nSource-Digest: {digest()}\n\n"

@@ -85,6 +85,7 @@ class Settings:
     stop_deadline_s: int = 30
     restarts: int = 5
     lease_s: int = 15
+    worker_python: str | None = None
     connections: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     spark: Mapping[str, str] = field(default_factory=dict)
     origins: Mapping[str, str] = field(default_factory=dict)
@@ -142,6 +143,7 @@ _PER_PROFILE = (
     "stop_deadline_s",
     "restarts",
     "lease_s",
+    "worker_python",
 )
 _MAY_BE_ZERO = ("restarts",)
 _TOP = ("app", "profile")

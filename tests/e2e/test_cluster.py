@@ -7,6 +7,7 @@ import json
 import os
 import signal
 import subprocess
+import sys
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -88,6 +89,16 @@ def executors(home: Path) -> list[int]:
     return found
 
 
+def at_work(home: Path) -> list[int]:
+    """Executors that have run a task of `raw`: one that is starting has no Python worker yet, and
+    a driver that does not know it cannot give it up."""
+    return [
+        e
+        for e in executors(home)
+        if subprocess.run(["pgrep", "-P", str(e)], stdout=subprocess.DEVNULL).returncode == 0
+    ]
+
+
 def commits(project: Path, table: str) -> int:
     folder = project / ".headwater/app/checkpoints" / table / "commits"
     return max((int(f.name) for f in folder.glob("[0-9]*")), default=-1)
@@ -101,16 +112,17 @@ def test_kills_in_a_cluster_change_nothing_and_leave_no_process(
     # The flag wins over the master that tests have in their environment.
     master = services.connection(project / ".headwater", "spark")["master"]
     cluster = ("--profile", "cluster", "--master", master)
-    run = start("run", *cluster, "--for", "10m")
+    run = start("run", *cluster, "--for", "20m")
     run.until_true(lambda: commits(project, "raw") >= 1)
 
     # An executor dies: its tasks run again on the other.
     before = commits(project, "raw")
-    os.kill(executors(home)[0], signal.SIGKILL)
+    os.kill(at_work(home)[0], signal.SIGKILL)
     run.until_true(lambda: commits(project, "raw") > before)
 
     # An executor hangs: it is given up after `spark.network.timeout`, and another takes its tasks.
-    hanging = executors(home)[0]
+    run.until_true(lambda: bool(at_work(home)))
+    hanging = at_work(home)[0]
     os.kill(hanging, signal.SIGSTOP)
     try:
         run.until_true(lambda: not Path(f"/proc/{hanging}").exists())
@@ -215,6 +227,51 @@ def test_a_continuous_query_goes_on_from_its_last_epoch(
     # Nothing is lost; what came since the last epoch may be there twice.
     run.until_true(lambda: values.has(range(100)))
     assert run.end(signal.SIGINT) == 0, run.output
+
+
+BARE = """
+import numpy
+from pyspark.sql import functions as F
+
+from headwater import Pipeline
+from headwater.connectors import json
+
+app = Pipeline("app")
+app.source("rows", json("in"), schema="id long")
+
+
+@F.udf("string")
+def origin(number):
+    return numpy.__file__
+
+
+app.table(name="raw")(lambda rows: rows.select("id", origin("id").alias("origin")))
+"""
+OTHER_PYTHON = """
+[profile.cluster]
+master = "{master}"
+worker_python = "{python}"
+"""
+
+
+def test_workers_without_packages_get_those_of_the_driver(
+    project: Path, start: Callable[..., Any]
+) -> None:
+    # The Python that the environment was made of has no packages, as a worker elsewhere.
+    python = str(Path(sys.base_prefix) / "bin" / f"python3.{sys.version_info.minor}")
+    bare = subprocess.run([python, "-I", "-c", "import numpy"], capture_output=True, text=True)
+    if bare.returncode == 0:
+        pytest.skip("the Python of this machine has packages of its own")
+    assert "No module named 'numpy'" in bare.stderr
+    (project / "app.py").write_text(BARE)
+    master = services.connection(project / ".headwater", "spark")["master"]
+    (project / "headwater.toml").write_text(OTHER_PYTHON.format(master=master, python=python))
+    run = start("run", "--profile", "cluster", "--master", master, "--available-now")
+    assert run.end() == 0, run.output
+    found = DeltaTable(str(project / ".headwater/app/tables/raw")).to_pyarrow_table()
+    assert sorted(found["id"].to_pylist()) == list(range(FILES * ROWS))
+    work = project / ".headwater/services/spark/work"
+    assert all(Path(place).is_relative_to(work) for place in found["origin"].to_pylist())
 
 
 def test_profile_cluster_without_a_cluster_says_what_to_do(

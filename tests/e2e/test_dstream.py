@@ -12,6 +12,7 @@ import subprocess
 import sys
 import threading
 import uuid
+from collections import Counter
 from collections.abc import Callable, Iterator
 from itertools import pairwise
 from pathlib import Path
@@ -30,7 +31,7 @@ from headwater.local.processes import wait_until
 from headwater.settings import Connection
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "dstream"
-DEADLINE_S = 240.0
+DEADLINE_S = 600.0
 
 
 def until(condition: Callable[[], Any]) -> None:
@@ -68,7 +69,13 @@ def test_a_direct_stream_has_records_ranges_and_metadata(
     ranges: list[Any] = []
     handled: list[Any] = []
     stream = KafkaUtils.createDirectStream(
-        ssc, [topic.name], {"metadata.broker.list": topic.servers, "auto.offset.reset": "smallest"}
+        ssc,
+        [topic.name],
+        {
+            "metadata.broker.list": topic.servers,
+            "auto.offset.reset": "smallest",
+            "enable.auto.commit": "false",
+        },
     )
     stream.foreachRDD(lambda rdd: pairs.extend(rdd.collect()))
     stream.foreachRDD(lambda rdd: ranges.append(rdd.offsetRanges()))
@@ -84,16 +91,21 @@ def test_a_direct_stream_has_records_ranges_and_metadata(
     assert isinstance(clock, SteppedClock)
     clock.advance(1)
     until(lambda: len(handled) == 2)
+    # An interval without records has ranges too, without anything between their ends.
+    clock.advance(1)
+    until(lambda: len(ranges) == 2)
     topic.send(("b", "3"))
     clock.advance(1)
     until(lambda: len(handled) == 3)
+    until(lambda: len(ranges) == 3)
     key = repr
     assert sorted(pairs, key=key) == sorted(
         [("a", "1"), (None, "2"), ("c", None), ("x", "9"), ("b", "3")], key=key
     )
     assert handled == [(0, 1, None, "2"), (0, 2, "c", None), (0, 3, "b", "3")]
     assert ranges[0] == [OffsetRange(topic.name, 0, 0, 3), OffsetRange(topic.name, 1, 0, 1)]
-    assert ranges[1][0] == OffsetRange(topic.name, 0, 3, 4)
+    assert [one.count() for one in ranges[1]] == [0, 0]
+    assert ranges[2][0] == OffsetRange(topic.name, 0, 3, 4)
 
 
 @pytest.mark.parametrize(
@@ -152,27 +164,63 @@ def test_the_kafka_programs_print_what_they_join(
 TOTALS = """\
 import json, os, sys, time
 
-from headwater.dstream import SparkContext, StreamingContext
+from headwater.dstream import KafkaUtils, Receiver, SparkContext, StreamingContext
+
+
+class Three(Receiver):
+    # Its records are safe when store returns: stored once, whatever dies afterwards.
+    def onStart(self):
+        try:
+            os.close(os.open("received", os.O_CREAT | os.O_EXCL))
+            self.store(["own", "own", "own"])
+        except FileExistsError:
+            pass
+
+    def onStop(self):
+        pass
+
+
+def kept(ssc, name):
+    def keep(when, rdd):
+        found = sorted(rdd.collect())
+        with open(f"{name}.jsonl", "a") as file:
+            print(json.dumps([when.timestamp(), ssc.batchId, found]), file=file)
+        return found
+
+    return keep
 
 
 def setup():
-    sc = SparkContext("local[2]", "Totals")
+    sc = SparkContext("local[4]", "Totals")
     sc.setLogLevel("ERROR")
     ssc = StreamingContext(sc, 1)
-    words = ssc.socketTextStream("127.0.0.1", int(sys.argv[1])).map(lambda word: (word, 1))
+    port, servers, topic = sys.argv[1:]
+    lines = ssc.socketTextStream("127.0.0.1", int(port))
+    values = KafkaUtils.createDirectStream(
+        ssc, [topic], {"bootstrap.servers": servers, "auto.offset.reset": "earliest"}
+    ).map(lambda record: record[1])
+    others = ssc.union(
+        ssc.textFileStream("files"),
+        values,
+        ssc.queueStream([sc.parallelize(["queued"])] * 6),
+        ssc.receiverStream(Three()),
+    )
+    words = lines.map(lambda word: (word, 1))
     totals = words.updateStateByKey(lambda new, total: (total or 0) + sum(new))
-    windows = words.window(3).count()
+    rest = others.map(lambda word: (word, 1))
+    both = words.union(rest).map(lambda pair: pair[0])
+    keep_totals = kept(ssc, "totals")
 
     def keep(when, rdd):
-        found = sorted(rdd.collect())
-        with open("totals.jsonl", "a") as file:
-            print(json.dumps([when.timestamp(), ssc.batchId, found]), file=file)
+        found = keep_totals(when, rdd)
         if sum(n for _, n in found) >= 20 and not os.path.exists("blocked"):
             open("blocked", "w").close()
             time.sleep(600)
 
+    rest.updateStateByKey(lambda new, total: (total or 0) + sum(new)).foreachRDD(kept(ssc, "rest"))
+    both.window(3).countByValue().foreachRDD(kept(ssc, "windows"))
+    both.countByValue().foreachRDD(kept(ssc, "batches"))
     totals.foreachRDD(keep)
-    windows.foreachRDD(lambda rdd: rdd.collect())
     return ssc
 
 
@@ -188,6 +236,7 @@ class Sender:
     def __init__(self, folder: Path) -> None:
         self._server = socket.create_server(("127.0.0.1", 0))
         self._server.settimeout(DEADLINE_S)
+        # The socket is the program's first input.
         self._stored = folder / "checkpoint/dstream/0/received/0/stored"
         self.port = str(self._server.getsockname()[1])
         self.sent = 0
@@ -245,8 +294,8 @@ class Totals:
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
 
-    def written(self) -> list[Any]:
-        path = self._folder / "totals.jsonl"
+    def written(self, name: str = "totals") -> list[Any]:
+        path = self._folder / f"{name}.jsonl"
         return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
     def until_each(self, count: int) -> None:
@@ -256,19 +305,38 @@ class Totals:
 HEADWATER = ("-m", "headwater.cli.main")
 
 
-def test_a_killed_program_goes_on_with_the_same_batch(tmp_path: Path, sender: Sender) -> None:
+def add_file(folder: Path, name: str, words: list[str]) -> None:
+    draft = folder / f".{name}"
+    draft.write_text("".join(f"{word}\n" for word in words))
+    draft.rename(folder / name)
+
+
+def test_a_killed_program_goes_on_with_the_same_batch(
+    tmp_path: Path, sender: Sender, kafka_connection: Connection
+) -> None:
+    """Every input is read once, and windows and state go on, through two kills."""
     program = Totals(tmp_path)
-    first = program.start("totals.py", sender.port)
+    files = tmp_path / "files"
+    files.mkdir()
+    topic = Topic(kafka_connection, f"t-{uuid.uuid4().hex[:8]}")
+    topic.send((None, "kafka"))
+    arguments = ("totals.py", sender.port, topic.servers, topic.name)
+    first = program.start(*arguments)
     try:
+        until(lambda: program.written())
+        add_file(files, "one", ["file", "file"])
+        topic.send((None, "kafka"), (None, "kafka"))
         sender.send([f"w{n % 3}" for n in range(30)])
         until(lambda: (tmp_path / "blocked").exists())
     finally:
         os.killpg(first.pid, signal.SIGKILL)
         first.wait(120)
     cut = program.written()[-1]
+    add_file(files, "two", ["file"])
+    topic.send((None, "kafka"))
 
     # The rest under supervision: found by `status`, started again when its process is killed.
-    run = ("dstream", "run", "--supervise", "totals.py", sender.port)
+    run = ("dstream", "run", "--supervise", *arguments)
     second = program.start(*HEADWATER, *run)
     try:
         sender.send([f"w{n % 3}" for n in range(12)])
@@ -279,10 +347,12 @@ def test_a_killed_program_goes_on_with_the_same_batch(tmp_path: Path, sender: Se
         os.kill(found["pid"], signal.SIGKILL)
         sender.send(["w0", "w1", "w2"])
         program.until_each(15)
+        expected = [["file", 3], ["kafka", 4], ["own", 3], ["queued", 6]]
+        until(lambda: program.written("rest")[-1][2] == expected)
         said = program.headwater("stop")
         assert "totals: after batch" in said
         assert "next: headwater dstream run totals.py" in said
-        assert second.wait(240) == 0
+        assert second.wait(DEADLINE_S) == 0
     finally:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(second.pid, signal.SIGKILL)
@@ -292,3 +362,10 @@ def test_a_killed_program_goes_on_with_the_same_batch(tmp_path: Path, sender: Se
     assert [row for row in program.written() if row[1] == cut[1]] == [cut, cut]
     times = sorted({time for time, _, _ in program.written()})
     assert {b - a for a, b in pairwise(times)} == {1.0}
+    # A batch that ran again had the same records, and windows are made of what batches had.
+    for name in ("batches", "windows", "rest"):
+        assert len({json.dumps(row) for row in program.written(name)}) == len(times)
+    counts = {time: dict(map(tuple, found)) for time, _, found in program.written("batches")}
+    for time, _, found in program.written("windows"):
+        last = [counts.get(time - age, {}) for age in range(3)]
+        assert dict(map(tuple, found)) == dict(sum(map(Counter, last), Counter()))

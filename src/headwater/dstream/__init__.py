@@ -34,6 +34,10 @@ _HOMES = {
 
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
+        from headwater.dstream.unsupported import REPLACEMENTS, unsupported
+
+        if name in REPLACEMENTS:
+            raise unsupported(name)
         raise AttributeError(f"module 'headwater.dstream' has no attribute {name!r}")
     import importlib
 

@@ -7,8 +7,22 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
 
+from headwater import dstream
+from headwater.dstream.unsupported import REPLACEMENTS
+
 _MODULE = ".".join(["pyspark", "streaming"])
 
+_OF_KAFKA = (
+    "KafkaUtils",
+    "KafkaMessageAndMetadata",
+    "OffsetRange",
+    "TopicAndPartition",
+    "utf8_decoder",
+)
+_NEW_FILES = (
+    "a file that comes while the program is down is read at the next start; "
+    "one that is replaced under its name is not read again; names that begin with `_` are left out"
+)
 NOTES = {
     "getOrCreate": "the set-up function runs at every start, so code may change; "
     "only data comes from the checkpoint",
@@ -16,8 +30,8 @@ NOTES = {
     "queueStream": "after a restart the queue goes on at the batch that was not committed, "
     "if the set-up function fills it again",
     "socketTextStream": "lines are stored before they are processed; storageLevel has no effect",
-    "textFileStream": "a file that comes while the program is down is read at the next start",
-    "binaryRecordsStream": "a file that comes while the program is down is read at the next start",
+    "textFileStream": _NEW_FILES,
+    "binaryRecordsStream": _NEW_FILES,
     "saveAsTextFiles": "a folder that a crash left half-written is written again",
     "updateStateByKey": "state is saved every 10 s; nothing is lost between two savings, "
     "because the input is read again",
@@ -27,19 +41,6 @@ NOTES = {
     "transformWith": "keepSerializer has no effect",
 }
 """What differs from Spark's own, by method."""
-
-REPLACEMENTS = {
-    "createStream": "KafkaUtils.createDirectStream, which needs no ZooKeeper",
-    "createRDD": "spark.read.format('kafka') with starting and ending offsets",
-    "createPollingStream": "a Receiver of your own, or a Kafka sink in Flume",
-    "FlumeUtils": "a Receiver of your own, or a Kafka sink in Flume",
-    "KinesisUtils": "a Receiver of your own, or a Kinesis source for Structured Streaming",
-    "MQTTUtils": "a Receiver of your own",
-    "ZeroMQUtils": "a Receiver of your own",
-    "actorStream": "a Receiver of your own",
-    "mapWithState": "updateStateByKey, or a table with transformWithState",
-}
-"""What Spark's Python API never had, or has lost, and what to use."""
 
 
 class Verdict(Enum):
@@ -90,20 +91,26 @@ def _imports(tree: ast.Module) -> Iterator[ImportLine]:
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and node.module:
             new = _new_import(node)
-            if new != ast.unparse(node):
-                yield ImportLine(node.lineno, ast.unparse(node), new)
+        elif isinstance(node, ast.Import):
+            new = ast.unparse(node).replace(_MODULE, "headwater.dstream")
+        else:
+            continue
+        if new != ast.unparse(node):
+            yield ImportLine(node.lineno, ast.unparse(node), new)
 
 
 def _new_import(node: ast.ImportFrom) -> str:
-    names = [alias.name for alias in node.names]
+    names = [ast.unparse(alias) for alias in node.names]
     if node.module is not None and node.module.startswith(_MODULE):
-        home = "headwater.dstream"
-        if node.module.endswith(".kafka"):
-            home = "headwater.dstream.kafka"
-        return f"from {home} import {', '.join(names)}"
-    if node.module == "pyspark" and "SparkContext" in names:
-        lines = ["from headwater.dstream import SparkContext"]
-        others = [name for name in names if name != "SparkContext"]
+        is_kafka = node.module.endswith(".kafka")
+        home = "headwater.dstream.kafka" if is_kafka else "headwater.dstream"
+        known = _OF_KAFKA if is_kafka else dstream.__all__
+        kept = [ast.unparse(alias) for alias in node.names if alias.name in known]
+        return f"from {home} import {', '.join(kept)}" if kept else "(remove it)"
+    contexts = [name for name in names if name.split(" ")[0] == "SparkContext"]
+    if node.module == "pyspark" and contexts:
+        lines = [f"from headwater.dstream import {contexts[0]}"]
+        others = [name for name in names if name not in contexts]
         if others:
             lines.append(f"from pyspark import {', '.join(others)}")
         return "\n".join(lines)
@@ -114,13 +121,16 @@ def _findings(tree: ast.Module) -> Iterator[Finding]:
     known = _known()
     for node in ast.walk(tree):
         if isinstance(node, ast.Attribute):
+            if isinstance(node.value, ast.Constant) or ast.unparse(node.value) == "os.path":
+                # join and count of a text, or of a path
+                continue
             name = node.attr
         elif isinstance(node, ast.Name):
             name = node.id
         else:
             continue
         if name in REPLACEMENTS:
-            yield Finding(node.lineno, name, Verdict.MISSING, REPLACEMENTS[name])
+            yield Finding(node.lineno, name, Verdict.MISSING, REPLACEMENTS[name][1])
         elif name in NOTES:
             yield Finding(node.lineno, name, Verdict.DIFFERS, NOTES[name])
         elif name in known:

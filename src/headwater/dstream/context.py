@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import tempfile
 import threading
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from headwater.dstream.engine import Engine
 from headwater.dstream.failures import explained
 from headwater.dstream.inputs import BinaryRecords, TextFiles
-from headwater.dstream.listener import StreamingListener, StreamingStarted
+from headwater.dstream.listener import StreamingListener, StreamingStarted, tell
 from headwater.dstream.nodes import Node, Queue, Transformed
 from headwater.dstream.pacing import Clock, WallClock
 from headwater.dstream.presence import Presence, presence
@@ -21,9 +22,11 @@ from headwater.dstream.program import Program
 from headwater.dstream.receivers import ReceiverInput, SocketReceiver
 from headwater.dstream.saving import Home, Saved, newest_home, next_home
 from headwater.dstream.stream import DStream
+from headwater.dstream.unsupported import Explains
 from headwater.errors import (
     ContextAlreadyStarted,
     ContextStopped,
+    DStreamUnsupported,
     HeadwaterError,
     InvalidBatchInterval,
     SlidesDiffer,
@@ -37,7 +40,7 @@ if TYPE_CHECKING:
     from headwater.dstream.receivers import Receiver
 
 
-class StreamingContext:
+class StreamingContext(Explains):
     """Runs the streams that are made from it, a batch every `batchDuration` seconds.
 
     ```python
@@ -230,8 +233,7 @@ class StreamingContext:
             self._hide()
             raise
         StreamingContext._activeContext = self
-        for listener in self._listeners:
-            listener.onStreamingStarted(StreamingStarted(self._clock.now_ms()))
+        tell(self._listeners, "onStreamingStarted", StreamingStarted(self._clock.now_ms()))
         threading.Thread(target=self._watch, name="dstream end", daemon=True).start()
 
     def awaitTermination(self, timeout: float | None = None) -> None:
@@ -283,8 +285,15 @@ class StreamingContext:
         if len(set(slides)) > 1:
             raise SlidesDiffer(operation, slides)
 
+    def _slice(self, node: Node, begin_ms: int, end_ms: int) -> list[RDD[Any]]:
+        if self._engine is None:
+            raise DStreamUnsupported(
+                "slice() before start()", "no batch has run yet", "call it while the context runs"
+            )
+        return node.between(max(begin_ms, self._engine.zero_ms), min(end_ms, self._engine.now_ms))
+
     def _require_cores(self) -> None:
-        cores = self._sc.defaultParallelism
+        cores = _cores(self._sc)
         if self._receivers and cores <= len(self._receivers):
             raise TooFewCores(len(self._receivers), cores)
 
@@ -303,9 +312,7 @@ class StreamingContext:
         self._sc.setCheckpointDir(home.rdds)
         return Engine(
             spark,
-            interval_ms=self._program.interval_ms,
-            nodes=self._program.nodes,
-            outputs=self._program.outputs,
+            program=self._program,
             home=home,
             files=files,
             saved=saved,
@@ -361,3 +368,14 @@ class StreamingContext:
         if self._own_folder is not None:
             shutil.rmtree(self._own_folder, ignore_errors=True)
         self._stopped.set()
+
+
+def _cores(context: SparkContext) -> int:
+    """How many tasks can run at once. `spark.default.parallelism` may say anything."""
+    local = re.fullmatch(r"local(?:\[(\d+|\*)(?:\s*,.*)?\])?", str(context.master))
+    if local is None:
+        return context.defaultParallelism
+    if local[1] == "*":
+        java: Any = context._jvm
+        return int(java.java.lang.Runtime.getRuntime().availableProcessors())
+    return int(local[1] or 1)

@@ -21,10 +21,13 @@ from headwater.dstream.listener import (
     OutputOperationEvent,
     OutputOperationInfo,
     StreamingListener,
+    StreamInputInfo,
+    tell,
 )
 from headwater.dstream.nodes import Node
 from headwater.dstream.outputs import Output
 from headwater.dstream.pacing import Clock, first_batch_ms
+from headwater.dstream.program import Program
 from headwater.dstream.saving import Home, Saved
 from headwater.errors import DStreamInputGone
 from headwater.local.processes import wait_until
@@ -54,9 +57,7 @@ class Engine:
         self,
         spark: SparkSession,
         *,
-        interval_ms: int,
-        nodes: Sequence[Node],
-        outputs: Sequence[Output],
+        program: Program,
         home: Home,
         files: Files,
         saved: Saved,
@@ -64,10 +65,11 @@ class Engine:
         listeners: Sequence[StreamingListener],
     ) -> None:
         self._spark = spark
-        self.interval_ms = interval_ms
-        self._nodes = nodes
-        self._inputs = [node for node in nodes if isinstance(node, Input)]
-        self._outputs = outputs
+        self.interval_ms = program.interval_ms
+        self._nodes = program.nodes
+        self._chained = program.chained()
+        self._inputs = [node for node in program.nodes if isinstance(node, Input)]
+        self._outputs = program.outputs
         self._home = home
         self._files = files
         self._saved = saved
@@ -105,11 +107,16 @@ class Engine:
         return last_number(self._files, f"{self._home.query}/commits")
 
     @property
+    def now_ms(self) -> int:
+        """The time of the newest batch."""
+        return self._now_ms
+
+    @property
     def spark_context(self) -> SparkContext:
         return self._spark.sparkContext
 
     def start(self) -> None:
-        self._reach_ms = max(node.reach_ms() for node in self._nodes)
+        self._reach_ms = max(node.reach_ms for node in self._nodes)
         for position, node in enumerate(self._inputs, start=1):
             node.log = SourceLog(self._files, f"{self._home.query}/sources/{position}")
         for key, value in self._settings().items():
@@ -148,7 +155,7 @@ class Engine:
         batch = self.batch + (time_ms - self._now_ms) // self.interval_ms
         start, end = self._offsets(batch - 1, position), self._offsets(batch, position)
         if end is None or start == end:
-            return self.spark_context.emptyRDD()
+            return node.no_rows(end)
 
         def frame() -> DataFrame:
             if batch != self.batch:
@@ -269,6 +276,8 @@ class Engine:
         began = self._clock.now_ms()
         info = BatchInfo(BatchTime(time), due, records, began)
         self._tell("onBatchStarted", BatchEvent(info))
+        for node in self._chained:
+            node.rdd(time)
         done = {}
         for number, output in enumerate(self._outputs):
             done[number] = self._run_output(number, output, time)
@@ -298,15 +307,16 @@ class Engine:
         self._tell("onOutputOperationCompleted", OutputOperationEvent(info))
         return info
 
-    def _records(self) -> int:
-        found = 0
+    def _records(self) -> dict[int, StreamInputInfo]:
+        found = {}
         for position, node in enumerate(self._inputs):
             start, end = (
                 self._offsets(self.batch - 1, position),
                 self._offsets(self.batch, position),
             )
-            if end is not None and start != end:
-                found += node.records(start, end)
+            count = node.records(start, end) if end is not None and start != end else 0
+            number = self._nodes.index(node)
+            found[number] = StreamInputInfo(number, count)
         return found
 
     def _tidy(self) -> None:
@@ -319,5 +329,4 @@ class Engine:
                 node.tidy(until)
 
     def _tell(self, call: str, event: Any) -> None:
-        for listener in self._listeners:
-            getattr(listener, call)(event)
+        tell(self._listeners, call, event)

@@ -32,8 +32,15 @@ class DataFrameStream:
         return after
 
     def foreachDF(self, func: Callable[[datetime, DataFrame], Any]) -> None:
-        """func(time, frame) for each batch, also where it is empty."""
-        self._stream._output(lambda time, rdd: func(time, self._frame(rdd)), "foreachDF")
+        """func(time, frame) for each batch; one without rows counts where the schema has types."""
+
+        def call(time: datetime, rdd: RDD[Any]) -> None:
+            # Without types there is nothing to make an empty frame of.
+            if isinstance(self._schema, list | None) and rdd.isEmpty():
+                return
+            func(time, self._frame(rdd))
+
+        self._stream._output(call, "foreachDF")
 
     def saveAsDelta(self, path: str) -> None:
         """Appends each batch to a Delta table, once: a batch that is run again is recognised.
@@ -41,10 +48,12 @@ class DataFrameStream:
         A pipeline reads the table as a source: `iot.source(name, delta(path=…))`.
         """
         ssc = self._stream.context()
+        # Not the number of the output: others may be added when the program changes.
+        key = ssc._program.key_of_write(self._stream._node, path)
 
         def append(time: datetime, frame: DataFrame) -> None:
             writer = frame.write.format("delta").mode("append")
-            writer = writer.option("txnAppId", f"dstream {ssc.runId}")
+            writer = writer.option("txnAppId", f"dstream {ssc.runId} {key}")
             writer.option("txnVersion", ssc.batchId).save(path)
 
         self.foreachDF(append)

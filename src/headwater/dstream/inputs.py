@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from abc import abstractmethod
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -48,12 +49,19 @@ class Input(Node):
     def to_rdd(self, frame: BatchFrame, start: str | None, end: str) -> RDD[Any]:
         """The rows of a batch, which lie between two offsets, as a program knows them."""
 
+    def no_rows(self, end: str | None) -> RDD[Any]:
+        """The RDD of a batch for which nothing has come."""
+        return self.timeline.spark_context.emptyRDD()
+
     def records(self, start: str | None, end: str) -> int:
         """How many records lie between two offsets, where offsets tell."""
         return 0
 
     def tidy(self, until: str) -> None:
         """Called with an offset up to which no batch will ask again."""
+
+
+_FEW = 5
 
 
 class SourceLog:
@@ -72,23 +80,32 @@ class SourceLog:
         after = -1 if start is None else int(json.loads(start)["logOffset"])
         last = int(json.loads(end)["logOffset"])
         wanted = range(after + 1, last + 1)
+        # To ask for many one by one would take longer than to list them.
+        listed = self._listed() if len(wanted) > _FEW else None
         # Every tenth file of the log holds those before it as well: each is read once.
         entries = {
             (entry["batchId"], entry["path"])
-            for name in {self._file_of(number) for number in wanted} - {None}
+            for name in {self._file_of(number, listed) for number in wanted} - {None}
             for entry in self._entries(f"{self._folder}/{name}")
             if entry["batchId"] in wanted
         }
         return [path for _, path in sorted(entries)]
 
-    def _file_of(self, number: int) -> str | None:
+    def _file_of(self, number: int, listed: tuple[set[int], list[int]] | None) -> str | None:
         """The file that has the entries of an offset; one of its own is gone after a while."""
-        if self._files.exists(f"{self._folder}/{number}"):
+        if listed is None and self._files.exists(f"{self._folder}/{number}"):
             return str(number)
-        names = [name for name in self._files.names(self._folder) if name.endswith(".compact")]
-        later = [int(name.removesuffix(".compact")) for name in names]
-        first = min((found for found in later if found >= number), default=None)
-        return None if first is None else f"{first}.compact"
+        own, whole = listed or self._listed()
+        if number in own:
+            return str(number)
+        at = bisect_left(whole, number)
+        return f"{whole[at]}.compact" if at < len(whole) else None
+
+    def _listed(self) -> tuple[set[int], list[int]]:
+        """The offsets with a file of their own, and those whose file has the ones before, too."""
+        names = self._files.names(self._folder)
+        whole = [name.removesuffix(".compact") for name in names if name.endswith(".compact")]
+        return {int(name) for name in names if name.isdigit()}, sorted(map(int, whole))
 
     def _entries(self, path: str) -> list[dict[str, Any]]:
         return [json.loads(line) for line in self._files.read(path).splitlines()[1:]]
@@ -107,7 +124,15 @@ class FileInput(Input):
         self.newer_than_ms = newer_than_ms
 
     def stream(self, spark: SparkSession) -> DataFrame:
+        self._make_folder(spark)
         return self._columns(self._new(self._reader(spark.readStream).load(self.folder)))
+
+    def _make_folder(self, spark: SparkSession) -> None:
+        """A program may start before its folder is there; a pattern stands for any."""
+        if not any(sign in self.folder for sign in "*?[{"):
+            path = java_class(spark, "org.apache.hadoop.fs.Path")(self.folder)
+            java: Any = spark.sparkContext._jsc
+            path.getFileSystem(java.hadoopConfiguration()).mkdirs(path)
 
     def part(self, spark: SparkSession, start: str | None, end: str) -> DataFrame:
         return self._columns(self._new(self._reader(spark.read).load(self.log.paths(start, end))))

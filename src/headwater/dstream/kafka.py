@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from headwater.dstream.inputs import BatchFrame, Input, rdd_of_pairs
 from headwater.dstream.nodes import Timeline
 from headwater.dstream.stream import DStream
+from headwater.dstream.unsupported import unsupported
 from headwater.errors import DStreamUnsupported, SessionLacksJars
 from headwater.local.jars import JarSet, jar_paths
 
@@ -112,11 +113,12 @@ class KafkaUtils:
     @staticmethod
     def createStream(*arguments: Any, **named: Any) -> DStream[Any]:
         """Not supported: raises with what to use instead."""
-        raise DStreamUnsupported(
-            "KafkaUtils.createStream",
-            "it read through ZooKeeper, which Kafka no longer has",
-            "KafkaUtils.createDirectStream(ssc, topics, {'bootstrap.servers': …})",
-        )
+        raise unsupported("createStream")
+
+    @staticmethod
+    def createRDD(*arguments: Any, **named: Any) -> RDD[Any]:
+        """Not supported: raises with what to use instead."""
+        raise unsupported("createRDD")
 
 
 class KafkaInput(Input):
@@ -174,6 +176,13 @@ class KafkaInput(Input):
         rdd: RDD[Any] = records
         return rdd
 
+    def no_rows(self, end: str | None) -> RDD[Any]:
+        nothing: Any = super().no_rows(end)
+        ranges = [] if end is None else self.ranges(end, end)
+        nothing.offsetRanges = lambda: ranges
+        rdd: RDD[Any] = nothing
+        return rdd
+
     def ranges(self, start: str | None, end: str) -> list[OffsetRange]:
         """What lies between two offsets, partition by partition."""
         begins = _places(self.log.initial() if start is None else start)
@@ -214,13 +223,21 @@ class KafkaInput(Input):
                 f"kafkaParams has {sorted(self._parameters) or 'nothing'}",
                 "give 'bootstrap.servers' or 'metadata.broker.list'",
             )
-        own = {"bootstrap.servers", "metadata.broker.list", "auto.offset.reset", "group.id"}
-        others = {f"kafka.{k}": v for k, v in self._parameters.items() if k not in own}
+        others = {f"kafka.{k}": v for k, v in self._parameters.items() if k not in _NOT_PASSED_ON}
         return {"kafka.bootstrap.servers": servers, **others}
 
     def _reset(self) -> str:
         asked = self._parameters.get("auto.offset.reset", "latest")
         return {"smallest": "earliest", "largest": "latest"}.get(asked, asked)
+
+
+_NOT_PASSED_ON = {
+    # What is said in another way here,
+    *("bootstrap.servers", "metadata.broker.list", "auto.offset.reset"),
+    # and what the checkpoint and the decoders stand for.
+    *("group.id", "enable.auto.commit", "auto.commit.enable", "auto.commit.interval.ms"),
+    *("key.deserializer", "value.deserializer"),
+}
 
 
 def _places(offsets: str) -> dict[TopicAndPartition, int]:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import logging
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
+
+_log = logging.getLogger(__name__)
 
 
 class StreamingListener:
@@ -38,6 +41,30 @@ class StreamingListener:
         """One output of a batch is done, or failed."""
 
 
+def tell(listeners: Iterable[StreamingListener], call: str, event: Any) -> None:
+    """Calls every listener; what one raises is logged and stops nothing."""
+    for listener in listeners:
+        try:
+            getattr(listener, call)(event)
+        except Exception:
+            # The user's own code, which may raise anything; Spark goes on as well.
+            _log.exception("%s of a %s failed", call, type(listener).__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class StreamInputInfo:
+    """What one input has for a batch."""
+
+    _inputStreamId: int
+    _numRecords: int
+
+    def inputStreamId(self) -> int:
+        return self._inputStreamId
+
+    def numRecords(self) -> int:
+        return self._numRecords
+
+
 @dataclass(frozen=True, slots=True)
 class BatchTime:
     """A batch time, as `str` and in milliseconds."""
@@ -69,6 +96,10 @@ class OutputOperationInfo:
         return self._id
 
     def name(self) -> str:
+        """Which output it is: its operation, and the line that asked for it."""
+        return self._name
+
+    def description(self) -> str:
         return self._name
 
     def startTime(self) -> int:
@@ -87,7 +118,7 @@ class BatchInfo:
 
     _batchTime: BatchTime
     _submissionTime: int
-    _numRecords: int
+    _inputs: Mapping[int, StreamInputInfo]
     _processingStartTime: int = -1
     _processingEndTime: int = -1
     _outputs: Mapping[int, OutputOperationInfo] = field(default_factory=dict)
@@ -104,8 +135,12 @@ class BatchInfo:
     def processingEndTime(self) -> int:
         return self._processingEndTime
 
+    def streamIdToInputInfo(self) -> Mapping[int, StreamInputInfo]:
+        """What each input has, by its number in the program."""
+        return self._inputs
+
     def numRecords(self) -> int:
-        return self._numRecords
+        return sum(info.numRecords() for info in self._inputs.values())
 
     def outputOperationInfos(self) -> Mapping[int, OutputOperationInfo]:
         return self._outputs
@@ -167,6 +202,9 @@ class ReceiverInfo:
     _active: bool
     _lastErrorMessage: str = ""
     _lastError: str = ""
+    _lastErrorTime: int = -1
+    _location: str = ""
+    _executorId: str = ""
 
     def streamId(self) -> int:
         return self._streamId
@@ -176,6 +214,17 @@ class ReceiverInfo:
 
     def active(self) -> bool:
         return self._active
+
+    def location(self) -> str:
+        """The host that it runs on; empty where it has not begun."""
+        return self._location
+
+    def executorId(self) -> str:
+        return self._executorId
+
+    def lastErrorTime(self) -> int:
+        """In milliseconds; -1 where there was no error."""
+        return self._lastErrorTime
 
     def lastErrorMessage(self) -> str:
         return self._lastErrorMessage

@@ -7,7 +7,6 @@ again from the input of that batch, which is how a restarted program finds its w
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
@@ -46,7 +45,11 @@ class Node(ABC):
         self.level: StorageLevel | None = None
         self.save_every_ms: int | None = None
         self.remembered_ms = slide_ms
+        self.asked_ms = slide_ms
+        """How far back its RDDs may be asked for after a restart."""
         self.made: dict[int, RDD[Any]] = {}
+        self._nothing: set[int] = set()
+        """Due times without an RDD: a function of the user's gave none."""
 
     @abstractmethod
     def compute(self, time_ms: int) -> RDD[Any] | None:
@@ -56,13 +59,13 @@ class Node(ABC):
         """For how long the RDDs of a parent are asked for, in milliseconds."""
         return parent.slide_ms
 
+    @property
     def reach_ms(self) -> int:
-        """How far back the input may be asked for again after a restart."""
-        own = max((self.needs(parent) for parent in self.parents), default=self.slide_ms)
-        if self.must_save:
-            # The newest saved RDD is at most two rounds old: one may have been cut short.
-            own += 2 * (self.save_every_ms or self.slide_ms)
-        return own + max((parent.reach_ms() for parent in self.parents), default=0)
+        """How far back it may have to be computed for what is asked of it after a restart."""
+        if not self.must_save:
+            return self.asked_ms
+        # A saved RDD is at most two rounds older: one may have been cut short.
+        return self.asked_ms + 2 * (self.save_every_ms or self.slide_ms)
 
     @property
     def must_save(self) -> bool:
@@ -77,10 +80,11 @@ class Node(ABC):
         """The RDD of a time; None where the node is not due then."""
         if time_ms in self.made:
             return self.made[time_ms]
-        if not self.is_due(time_ms):
+        if time_ms in self._nothing or not self.is_due(time_ms):
             return None
         rdd = self.compute(time_ms)
         if rdd is None:
+            self._nothing.add(time_ms)
             return None
         is_saved = self.is_saved_at(time_ms)
         if is_saved:
@@ -92,23 +96,46 @@ class Node(ABC):
         self.made[time_ms] = rdd
         return rdd
 
+    def rdd_before(self, time_ms: int) -> RDD[Any] | None:
+        """The RDD of the slide before. What is missing is made one after the other, from the
+        oldest: as calls within calls, a long way would be too deep.
+        """
+        missing = []
+        before = time_ms - self.slide_ms
+        while before not in self.made and before not in self._nothing and self.is_due(before):
+            missing.append(before)
+            before -= self.slide_ms
+        for time in reversed(missing):
+            self.rdd(time)
+        return self.rdd(time_ms - self.slide_ms)
+
     def is_saved_at(self, time_ms: int) -> bool:
         if self.save_every_ms is None:
             return False
         return (time_ms - self.timeline.zero_ms) % self.save_every_ms == 0
 
     def between(self, first_ms: int, last_ms: int) -> list[RDD[Any]]:
-        """The RDDs of the due times from first to last, both included."""
+        """The RDDs of the due times from first to last, both included; a time in between two
+        stands for the one before."""
         since = first_ms - self.timeline.zero_ms
-        start = self.timeline.zero_ms + math.ceil(since / self.slide_ms) * self.slide_ms
+        start = self.timeline.zero_ms + since // self.slide_ms * self.slide_ms
         found = [self.rdd(time) for time in range(start, last_ms + 1, self.slide_ms)]
         return [rdd for rdd in found if rdd is not None]
 
     def remember(self, duration_ms: int) -> None:
-        """Keeps RDDs at least this long, and those of the parents long enough to make them."""
+        """Keeps RDDs at least this long."""
         self.remembered_ms = max(self.remembered_ms, duration_ms)
+        self.asked_ms = max(self.asked_ms, self.remembered_ms)
+
+    def ask_parents(self) -> None:
+        """Tells the parents how long to keep RDDs, and how far back these may be asked for."""
+        for parent in self.parents:
+            parent.remember(self.needs(parent))
+            span_ms = self.reach_ms + self.needs(parent) - parent.slide_ms
+            parent.asked_ms = max(parent.asked_ms, span_ms)
 
     def forget(self, now_ms: int) -> None:
+        self._nothing = {time for time in self._nothing if time > now_ms - self.remembered_ms}
         for time in [time for time in self.made if time <= now_ms - self.remembered_ms]:
             rdd = self.made.pop(time)
             if rdd.is_cached and self.level is not None:
@@ -221,7 +248,7 @@ class ReducedWindow(Node):
     def compute(self, time_ms: int) -> RDD[Any] | None:
         step = self._parent.slide_ms
         before = time_ms - self.slide_ms
-        previous = self.rdd(before)
+        previous = self.rdd_before(time_ms)
         if previous is None or self._window_ms < self.slide_ms * REWORK_BELOW_SLIDES:
             whole = self._parent.between(time_ms - self._window_ms + step, time_ms)
             return self._reduce(None, _union(self.timeline, whole)) if whole else None
@@ -245,7 +272,7 @@ class State(Node):
         return True
 
     def compute(self, time_ms: int) -> RDD[Any] | None:
-        before = self.rdd(time_ms - self.slide_ms)
+        before = self.rdd_before(time_ms)
         if before is None:
             before = self._initial
         new = self._parent.rdd(time_ms)

@@ -136,8 +136,9 @@ class Presence(StreamingListener):
 def as_progress(batch: int, info: BatchInfo, interval_s: float) -> dict[str, Any]:
     """A batch in the words of a query's progress, which everything that observes understands.
 
-    >>> from headwater.dstream.listener import BatchTime
-    >>> done = as_progress(4, BatchInfo(BatchTime(2000), 2000, 30, 2010, 2310), 2.0)
+    >>> from headwater.dstream.listener import BatchTime, StreamInputInfo
+    >>> inputs = {0: StreamInputInfo(0, 30)}
+    >>> done = as_progress(4, BatchInfo(BatchTime(2000), 2000, inputs, 2010, 2310), 2.0)
     >>> done["inputRowsPerSecond"], done["processedRowsPerSecond"]
     (15.0, 100.0)
     """

@@ -23,6 +23,7 @@ class Program:
         self.nodes: list[Node] = []
         self.outputs: list[Output] = []
         self.remembered_ms = 0
+        self._writes: list[tuple[int, str]] = []
         self.engine: Engine | None = None
 
     @property
@@ -57,8 +58,23 @@ class Program:
             node.remember(self.remembered_ms)
         # A child is declared after its parents: from the last to the first, all demands are known.
         for node in reversed(self.nodes):
-            for parent in node.parents:
-                parent.remember(node.needs(parent))
+            node.ask_parents()
+
+    def key_of_write(self, node: Node, path: str) -> str:
+        """The same at every start, for this stream and this place, and another one if it writes
+        there once more."""
+        write = (self.nodes.index(node), path)
+        self._writes.append(write)
+        return f"{write[0]} {path} {self._writes.count(write)}"
+
+    def chained(self) -> list[Node]:
+        """The nodes that must be made at every time they are due, although nobody asks: the next
+        RDD stands on this one. Only those that an output stands on."""
+        used = {output.node for output in self.outputs}
+        for node in reversed(self.nodes):
+            if node in used:
+                used.update(node.parents)
+        return [node for node in self.nodes if node in used and node.must_save]
 
     def _require_open(self, what: str) -> None:
         if self.engine is not None:

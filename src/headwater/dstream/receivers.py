@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import pickle
+import re
 import socket
 import threading
 import time
@@ -19,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from headwater.dstream.inputs import BatchFrame, FileInput
-from headwater.dstream.listener import ReceiverEvent, ReceiverInfo, StreamingListener
+from headwater.dstream.listener import ReceiverEvent, ReceiverInfo, StreamingListener, tell
 from headwater.dstream.nodes import Timeline
 from headwater.errors import DStreamUnsupported
 from headwater.runtime.storage import Files
@@ -105,14 +106,16 @@ class Desk:
         self._lock = threading.Lock()
         self._closed = threading.Event()
         self._broken: BaseException | None = None
+        executor = os.environ.get("SPARK_EXECUTOR_ID", "")
+        self._place = {"host": socket.gethostname(), "executor": executor}
         self.is_started = False
 
     def run(self) -> None:
         """Until the program says so, or the receiver; raises what made storing impossible."""
         parent = os.getppid()
         self._receiver._desk = self
-        self._begin()
         try:
+            self._begin()
             while not self._closed.wait(BLOCK_S) and not self._stop_file.exists():
                 if os.getppid() != parent:
                     # The driver is gone: its next start has a receiver of its own.
@@ -121,10 +124,12 @@ class Desk:
                 if self._broken is not None:
                     raise self._broken
         finally:
-            if self.is_started:
-                self._end()
-            self._flush()
-            self.note("stopped", "")
+            try:
+                if self.is_started:
+                    self._end()
+            finally:
+                self._flush()
+                self.note("stopped", "")
 
     def store(self, data: Any) -> None:
         if isinstance(data, list | Iterator):
@@ -148,9 +153,10 @@ class Desk:
     def note(self, kind: str, message: str, error: BaseException | None = None) -> None:
         """Leaves a word for the driver."""
         said = "" if error is None else "".join(traceback.format_exception(error))
+        about = {"kind": kind, "message": message, "error": said, **self._place}
         notes = self._folder / "notes"
         beside = notes / f".{uuid.uuid4().hex}"
-        beside.write_text(json.dumps({"kind": kind, "message": message, "error": said}))
+        beside.write_text(json.dumps(about))
         beside.rename(notes / f"{time.time_ns():020d}.json")
 
     def _begin(self) -> None:
@@ -201,10 +207,13 @@ class SocketReceiver(Receiver):
         self._port = port
 
     def onStart(self) -> None:
-        threading.Thread(target=self._receive, daemon=True).start()
+        self._thread = threading.Thread(target=self._receive, daemon=True)
+        self._thread.start()
 
     def onStop(self) -> None:
-        """The thread looks by itself whether it shall end."""
+        """The thread looks by itself whether it shall end; what it has read is then stored."""
+        if self._thread is not threading.current_thread():
+            self._thread.join(timeout=10 * BLOCK_S)
 
     def _receive(self) -> None:
         address = f"{self._host}:{self._port}"
@@ -286,8 +295,11 @@ class ReceiverInput(FileInput):
         """Removes what no batch will ask for again."""
         if until == self._tidied:
             return
-        for path in self.log.paths(self._tidied, until):
-            Path(_local(path)).unlink(missing_ok=True)
+        # After a start these are all paths that ever were; few files are still there.
+        present = {entry.name for entry in os.scandir(self.folder)}
+        for path in map(Path, map(_local, self.log.paths(self._tidied, until))):
+            if path.name in present:
+                path.unlink(missing_ok=True)
         self._tidied = until
 
     def start(self, context: SparkContext, listeners: Sequence[StreamingListener]) -> None:
@@ -312,7 +324,7 @@ class ReceiverInput(FileInput):
 
     def _keep_running(self, listeners: Sequence[StreamingListener]) -> None:
         assert self._context is not None
-        wait_s = RESTART_DELAY_S
+        wait_s = 0.0
         receiver, folder, token = self._receiver, str(self._home), self._token
 
         def run(_: Any) -> Iterator[None]:
@@ -320,6 +332,7 @@ class ReceiverInput(FileInput):
             return iter(())
 
         while not self._stopping.is_set():
+            began = time.monotonic()
             try:
                 self._context.setJobGroup(token, "receiver", interruptOnCancel=True)
                 self._context.parallelize([0], 1).mapPartitions(run).collect()
@@ -327,9 +340,10 @@ class ReceiverInput(FileInput):
             except Exception as problem:
                 if self._stopping.is_set():
                     return
-                self._tell(listeners, "onReceiverError", "the receiver died", str(problem))
+                note = {"message": "the receiver died", "error": str(problem)}
+                self._tell(listeners, "onReceiverError", note)
+            wait_s = next_wait_s(wait_s, time.monotonic() - began)
             self._stopping.wait(wait_s)
-            wait_s = min(wait_s * 2, _LONGEST_BACKOFF_S)
 
     def _listen(self, listeners: Sequence[StreamingListener]) -> None:
         calls = {
@@ -342,19 +356,42 @@ class ReceiverInput(FileInput):
             for path in sorted((self._home / "notes").glob("*.json")):
                 note = json.loads(path.read_text())
                 path.unlink()
-                self._tell(listeners, calls[note["kind"]], note["message"], note["error"])
+                self._tell(listeners, calls[note["kind"]], note)
             if is_last:
                 return
             self._threads[0].join(timeout=BLOCK_S)
 
     def _tell(
-        self, listeners: Sequence[StreamingListener], call: str, message: str, error: str
+        self, listeners: Sequence[StreamingListener], call: str, note: dict[str, str]
     ) -> None:
-        name = f"{type(self._receiver).__name__}-{self._number}"
-        is_active = call != "onReceiverStopped"
-        info = ReceiverInfo(self._number, name, is_active, message, error)
-        for listener in listeners:
-            getattr(listener, call)(ReceiverEvent(info))
+        info = ReceiverInfo(
+            self._number,
+            f"{type(self._receiver).__name__}-{self._number}",
+            call != "onReceiverStopped",
+            note["message"],
+            note["error"],
+            int(time.time() * 1000) if call == "onReceiverError" else -1,
+            note.get("host", ""),
+            note.get("executor") or self._only_executor(),
+        )
+        tell(listeners, call, ReceiverEvent(info))
+
+    def _only_executor(self) -> str:
+        """Without a cluster there is one, with the driver's name."""
+        master = "" if self._context is None else str(self._context.master)
+        return "driver" if re.match(r"local(\[|$)", master) else ""
+
+
+def next_wait_s(waited_s: float, ran_s: float) -> float:
+    """How long to wait before a receiver that died runs again: longer each time, and short again
+    once it has run for a while.
+
+    >>> next_wait_s(0, 1), next_wait_s(2, 1), next_wait_s(20, 1), next_wait_s(30, 90)
+    (2.0, 4.0, 30.0, 2.0)
+    """
+    if ran_s > _LONGEST_BACKOFF_S:
+        return RESTART_DELAY_S
+    return min(max(RESTART_DELAY_S, 2.0 * waited_s), _LONGEST_BACKOFF_S)
 
 
 def _local(path: str) -> str:

@@ -10,7 +10,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -62,12 +62,11 @@ def next_home(files: Files, checkpoint: str) -> Home:
 class Saved:
     """The saved RDDs of a program's nodes."""
 
-    _KEPT = 2
-
     def __init__(self, files: Files, home: Home, nodes: Sequence[Node]) -> None:
         self._files = files
         self._home = home
         self._nodes = nodes
+        self._noted: list[set[int]] = [set() for _ in nodes]
 
     def check_program(self, interval_ms: int, begun_ms: int) -> int:
         """When the program was first made. Raises DStreamProgramChanged where it is another one."""
@@ -93,47 +92,65 @@ class Saved:
         return int(about["begun_ms"])
 
     def restore(self, context: SparkContext, until_ms: int) -> None:
-        """Gives every node its newest saved RDD."""
+        """Gives every node its saved RDDs."""
         for number, node in enumerate(self._nodes):
-            times = [t for t in self._times(number) if t <= until_ms]
-            if times:
-                path = self._files.read(f"{self._home.saved(number)}/{times[-1]}")
-                node.made[times[-1]] = _read(context, path)
+            for time in self._times(number):
+                if time <= until_ms:
+                    note = json.loads(self._files.read(f"{self._home.saved(number)}/{time}"))
+                    node.made[time] = _read(context, note)
+                    self._noted[number].add(time)
 
     def note(self, time_ms: int) -> None:
-        """Notes what Spark has saved for a time, and drops what is older than needed."""
+        """Notes what Spark has saved until a time, and drops what is older than needed."""
         for number, node in enumerate(self._nodes):
-            rdd = node.made.get(time_ms)
-            if rdd is None or not node.is_saved_at(time_ms):
+            if node.save_every_ms is None:
                 continue
-            if not rdd.isCheckpointed():
-                # No output asked for it at this time: make it, or its lineage would grow.
-                rdd._jrdd.count()
-            path = rdd.getCheckpointFile()
-            if path is None:
-                continue
-            self._files.write(f"{self._home.saved(number)}/{time_ms}", path)
-            for old in self._times(number)[: -self._KEPT]:
-                self._drop(f"{self._home.saved(number)}/{old}")
+            # A window that slides further than its parent asks for the RDDs of earlier times.
+            due = [time for time in node.made if node.is_saved_at(time)]
+            for time in sorted(set(due) - self._noted[number]):
+                rdd = node.made[time]
+                if time == time_ms and not rdd.isCheckpointed():
+                    # No output asked for it at this time: make it, or its lineage would grow.
+                    rdd._jrdd.count()
+                path = rdd.getCheckpointFile()
+                if path is not None:
+                    note = {"path": path, "partitions": _partitions(rdd)}
+                    self._files.write(f"{self._home.saved(number)}/{time}", json.dumps(note))
+                    self._noted[number].add(time)
+                    self._drop_old(number, time_ms - node.asked_ms)
 
-    def _drop(self, note: str) -> None:
-        path = self._files.read(note).removeprefix("file:")
-        self._files.remove(note)
-        self._files.remove(path)
+    def _drop_old(self, number: int, asked_ms: int) -> None:
+        """Keeps what may be asked for, and one before it, on which the next ones stand."""
+        older = [time for time in self._times(number) if time <= asked_ms]
+        for time in older[:-1]:
+            name = f"{self._home.saved(number)}/{time}"
+            path = json.loads(self._files.read(name))["path"].removeprefix("file:")
+            self._files.remove(name)
+            self._files.remove(path)
+            self._noted[number].discard(time)
 
     def _times(self, number: int) -> list[int]:
         names = self._files.names(self._home.saved(number))
         return sorted(int(name) for name in names if name.isdigit())
 
 
-def _read(context: SparkContext, path: str) -> RDD[Any]:
+def _partitions(rdd: RDD[Any]) -> int | None:
+    """How many partitions Spark's own hash has made; None where it was not that."""
+    from pyspark.core.rdd import Partitioner, portable_hash
+
+    count = rdd.getNumPartitions()
+    return count if rdd.partitioner == Partitioner(count, portable_hash) else None
+
+
+def _read(context: SparkContext, note: Mapping[str, Any]) -> RDD[Any]:
     from pyspark import RDD
     from pyspark.core.rdd import Partitioner, portable_hash
 
     java: Any = context._jsc
-    rdd: RDD[Any] = RDD(java.checkpointFile(path), context, context.serializer)
-    # As the RDD was when it was saved: else the next batch would shuffle it again.
-    rdd.partitioner = Partitioner(rdd.getNumPartitions(), portable_hash)
+    rdd: RDD[Any] = RDD(java.checkpointFile(note["path"]), context, context.serializer)
+    if note["partitions"] is not None:
+        # As the RDD was when it was saved: else the next batch would shuffle it again.
+        rdd.partitioner = Partitioner(note["partitions"], portable_hash)
     return rdd
 
 

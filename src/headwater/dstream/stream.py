@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from headwater.dstream.nodes import Node, ReducedWindow, State, Transformed, Windowed
 from headwater.dstream.outputs import Output, printing, text_files
+from headwater.dstream.unsupported import Explains
 from headwater.errors import InvalidCheckpointInterval, InvalidWindow, SlidesDiffer
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class DStream(Generic[T]):
+class DStream(Explains, Generic[T]):
     """A stream of RDDs with the methods of Spark's own DStream.
 
     ```python
@@ -341,7 +342,7 @@ class DStream(Generic[T]):
 
     def slice(self, begin: datetime | float, end: datetime | float) -> list[RDD[Any]]:
         """The RDDs from begin to end, both included; times as datetime or as seconds since 1970."""
-        return self._node.between(_milliseconds(begin), _milliseconds(end))
+        return self._ssc._slice(self._node, _milliseconds(begin), _milliseconds(end))
 
     @property
     def _slideDuration(self) -> float:
@@ -396,12 +397,12 @@ def _with_time(func: Callable[..., Any], *, rdds: int) -> Callable[..., Any]:
 
 
 def _with_time_first(func: Callable[..., Any], *, rdds: int = 1) -> Callable[..., Any]:
+    """As Spark decides it: who takes only RDDs gets no time. An argument with a default counts."""
     count = sum(
         parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD)
-        and parameter.default is parameter.empty
         for parameter in inspect.signature(func).parameters.values()
     )
-    return func if count == rdds + 1 else lambda _, *given: func(*given)
+    return (lambda _, *given: func(*given)) if count == rdds else func
 
 
 def _milliseconds(time: datetime | float) -> int:

@@ -12,13 +12,14 @@ passed is late, and the on-time firing holds what came before.
 from __future__ import annotations
 
 import enum
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from headwater.definitions import EVERY_BATCH, Late, LateKind, PaneValues
 from headwater.event_time.entries import Entry
 from headwater.event_time.plans import analyzed, class_name, column_of, frame_of, items, part_at
+from headwater.event_time.watermark import moment
 from headwater.jvm.classes import LOGICAL, java_class, sequence
 
 if TYPE_CHECKING:
@@ -73,12 +74,12 @@ def _with_hidden(
 ) -> Any:
     from pyspark.sql import functions as F
 
-    moment = column_of(spark, entry.moment)
+    window = column_of(spark, entry.moment)
     grouping = [
         column_of(spark, expression).alias(f"g{number}")
         for number, expression in enumerate(items(aggregate.groupingExpressions()))
     ]
-    columns = [F.struct(*grouping).alias(GROUP), moment["end"].alias(END)]
+    columns = [F.struct(*grouping).alias(GROUP), window["end"].alias(END)]
     for one in additive:
         if one.count is not None:
             argument = column_of(spark, one.argument)
@@ -208,32 +209,90 @@ class PaneMaker:
         self._names = [name for name in columns.names if name not in hidden_columns(additive)]
         self._kept = [name for name in columns.names if name not in (GROUP, END)]
 
-    def decided(self, updated: DataFrame, known: DataFrame | None, at: PaneClock) -> DataFrame:
-        """Per group: the panes that it fires, and what the ledger holds of it from now on."""
+    def decided(
+        self, updated: DataFrame, known: DataFrame | None, at: PaneClock, shared: Collection[int]
+    ) -> DataFrame:
+        """Per group: the panes that it fires, and what the ledger holds of it from now on.
+
+        `shared` are the ends of the windows that both sides may have. Most windows that fire on
+        time get no rows in that batch, and most that get rows are new: those need no join.
+        """
         from pyspark.sql import functions as F
 
         new = updated.select(GROUP, F.col(END).alias("new_end"), F.struct(*self._kept).alias("new"))
         if known is None:
-            joined = new.select(
-                "*",
-                F.lit(None).cast(self._row_type()).alias("value"),
-                F.lit(None).cast(self._row_type()).alias("fired"),
-                F.lit(None).cast("int").alias("fired_index"),
-                F.lit(None).cast("boolean").alias("was_on_time"),
-                F.lit(None).cast("boolean").alias("is_dirty"),
-                F.lit(None).cast("timestamp").alias("end"),
-            )
-        else:
-            joined = new.join(known, GROUP, "full_outer")
-        return self._fired(joined, at)
+            return self._fired(self._unknown(new), at)
+        if not shared:
+            apart = self._unknown(new).unionByName(self._untouched(known))
+            return self._fired(apart, at)
+        in_both, held = _is_in("new_end", shared), _is_in("end", shared)
+        joined = new.where(in_both).join(known.where(held), GROUP, "full_outer")
+        apart = self._unknown(new.where(~in_both)).unionByName(self._untouched(known.where(~held)))
+        return self._fired(apart.unionByName(joined), at)
+
+    def on_time(self, known: DataFrame, at: PaneClock) -> DataFrame:
+        """The panes of windows that fire on time what the ledger holds of them."""
+        from pyspark.sql import functions as F
+
+        is_over = F.col("end") <= moment(known.sparkSession, F.lit(at.watermark_ms))
+        pane = self._pane_columns(
+            Pane.ON_TIME, F.col("fired_index"), is_over, F.col("value"), F.col("fired")
+        )
+        return known.where(~F.col("was_on_time")).select(*pane)
+
+    def panes(self, decided: DataFrame) -> DataFrame:
+        """The panes of groups, a row each."""
+        from pyspark.sql import functions as F
+
+        return decided.select(F.explode("panes").alias("p")).select("p.*")
+
+    def fired_since(self, known: DataFrame, ends: Collection[int]) -> DataFrame:
+        """Groups of the ledger, where some windows fired on time after they were written."""
+        from pyspark.sql import functions as F
+
+        has_fired = _is_in("end", ends)
+        return known.select(
+            GROUP,
+            "value",
+            F.when(has_fired, F.col("value")).otherwise(F.col("fired")).alias("fired"),
+            (F.col("fired_index") + has_fired.cast("int")).alias("fired_index"),
+            (F.col("was_on_time") | has_fired).alias("was_on_time"),
+            (F.col("is_dirty") & ~has_fired).alias("is_dirty"),
+            "end",
+        )
+
+    def _unknown(self, new: DataFrame) -> DataFrame:
+        """Groups of which the ledger holds nothing."""
+        from pyspark.sql import functions as F
+
+        return new.select(
+            "*",
+            F.lit(None).cast(self._row_type()).alias("value"),
+            F.lit(None).cast(self._row_type()).alias("fired"),
+            F.lit(None).cast("int").alias("fired_index"),
+            F.lit(None).cast("boolean").alias("was_on_time"),
+            F.lit(None).cast("boolean").alias("is_dirty"),
+            F.lit(None).cast("timestamp").alias("end"),
+        )
+
+    def _untouched(self, known: DataFrame) -> DataFrame:
+        """Groups that the batch brought nothing for."""
+        from pyspark.sql import functions as F
+
+        return known.select(
+            "*",
+            F.lit(None).cast("timestamp").alias("new_end"),
+            F.lit(None).cast(self._row_type()).alias("new"),
+        )
 
     def _fired(self, joined: DataFrame, at: PaneClock) -> DataFrame:
         from pyspark.sql import functions as F
 
         end = F.coalesce("new_end", "end")
         is_new = F.col("new").isNotNull()
-        is_past = end <= F.timestamp_millis(F.lit(at.on_time_ms))
-        is_over = end <= F.timestamp_millis(F.lit(at.watermark_ms))
+        spark = joined.sparkSession
+        is_past = end <= moment(spark, F.lit(at.on_time_ms))
+        is_over = end <= moment(spark, F.lit(at.watermark_ms))
         was_known = F.col("value").isNotNull()
         was_on_time = F.coalesce("was_on_time", F.lit(False))
         index = F.coalesce("fired_index", F.lit(0))
@@ -287,20 +346,25 @@ class PaneMaker:
     ) -> Column:
         from pyspark.sql import functions as F
 
-        name = F.lit(kind.value) if isinstance(kind, Pane) else kind
-        return F.struct(
-            name.alias(PANE),
+        return F.struct(*self._pane_columns(kind, index, is_final, value, fired))
+
+    def _pane_columns(
+        self, kind: Column | Pane, index: Column, is_final: Column, value: Column, fired: Column
+    ) -> list[Column]:
+        from pyspark.sql import functions as F
+
+        return [
+            (F.lit(kind.value) if isinstance(kind, Pane) else kind).alias(PANE),
             index.alias(INDEX),
             is_final.alias(FINAL),
             value.alias("value"),
             fired.alias("fired"),
-        )
+        ]
 
-    def rows(self, decided: DataFrame) -> DataFrame:
-        """The panes as the rows that go to the sink."""
+    def rows(self, panes: DataFrame) -> DataFrame:
+        """Panes as the rows that go to the sink."""
         from pyspark.sql import functions as F
 
-        panes = decided.select(F.explode("panes").alias("p")).select("p.*")
         previous = F.col("fired")
         shown = [self._shown(name).alias(name) for name in self._names]
         about = [PANE, INDEX, FINAL]
@@ -336,6 +400,15 @@ class PaneMaker:
 
         fields = [self._columns[name] for name in self._kept]
         return StructType([StructField(f.name, f.dataType) for f in fields])
+
+
+def _is_in(column: str, ends: Collection[int]) -> Column:
+    """Whether a moment is one of the ends of some windows. An array is handed over beside the code
+    of a stage, which Spark then compiles once."""
+    from pyspark.sql import functions as F
+
+    moments = F.array(*[F.timestamp_millis(F.lit(end)) for end in sorted(ends)])
+    return F.array_contains(moments, F.col(column))
 
 
 def newest_panes(rows: DataFrame, key: Sequence[str]) -> DataFrame:

@@ -60,7 +60,7 @@ def moment(spark: SparkSession, milliseconds: Column) -> Column:
     """A moment that is constant within a batch, without being written into the code."""
     from pyspark.sql import functions as F
 
-    return F.timestamp_micros(steady(spark, milliseconds * 1000))
+    return F.timestamp_micros(steady(spark, milliseconds.cast("long") * 1000))
 
 
 def watermark_at(ms: int) -> Column:

@@ -1,5 +1,5 @@
 """The classes of our own in the JVM: local files without a process for each of them, the lags of
-rows as they pass, and what tasks tell their driver.
+rows as they pass, what tasks tell their driver, and appends to Delta that are known to be new.
 
 The jar beside this file is made from `java/` by `python tools/build_jar.py`.
 """
@@ -16,6 +16,7 @@ from headwater.local.cache import cache_folder
 LOCAL_FILES = "io.headwater.LocalFiles"
 LAGS = "io.headwater.Lags"
 TOLD = "io.headwater.Told"
+APPEND = "io.headwater.Append"
 
 
 def headwater_jar() -> Path:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from headwater.jvm.classes import java_class
+from headwater.jvm.jar import APPEND
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -23,10 +24,19 @@ def append(frame: DataFrame, path: str, *, application: str, version: int) -> in
     if before is not None and before >= version:
         return 0
     written = Observation()
-    writer = frame.observe(written, F.count(F.lit(1)).alias("rows")).write.format("delta")
-    writer = writer.mode("append").option("mergeSchema", "true")
-    writer.option("txnAppId", application).option("txnVersion", version).save(path)
+    rows = frame.observe(written, F.count(F.lit(1)).alias("rows"))
+    if before is None or not _append_after(rows, path, application, version):
+        writer = rows.write.format("delta").mode("append").option("mergeSchema", "true")
+        writer.option("txnAppId", application).option("txnVersion", version).save(path)
     return int(written.get["rows"])
+
+
+def _append_after(frame: DataFrame, path: str, application: str, version: int) -> bool:
+    """Appends a version that is known to be new, as Delta does except that it does not ask its log
+    for it; whether this Delta lets us."""
+    session = frame.sparkSession._jsparkSession
+    append_new = java_class(frame.sparkSession, APPEND).append
+    return bool(append_new(frame._jdf, path, application, version, session.sessionState().conf()))
 
 
 def append_few(frame: DataFrame, path: str, *, application: str, version: int) -> int:

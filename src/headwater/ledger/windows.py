@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
 
 
 class FileStore(Protocol):
@@ -29,11 +30,12 @@ class FileStore(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class OpenWindows:
-    """Which batch holds each open window, by the window's end in milliseconds; and which windows
-    have groups that changed since they last fired."""
+    """Which batch holds each open window, by the window's end in milliseconds; which windows have
+    groups that changed since they last fired; and which fired since their groups were written."""
 
     holders: Mapping[int, int] = field(default_factory=dict)
     dirty: frozenset[int] = frozenset()
+    fired: frozenset[int] = frozenset()
 
 
 class WindowLedger:
@@ -43,6 +45,7 @@ class WindowLedger:
         self._files = files
         self._place = place
         self._last: tuple[int, DataFrame] | None = None
+        self._columns: StructType | None = None
 
     def open_windows(self, batch: int) -> OpenWindows:
         """What a version says; nothing before the first."""
@@ -51,7 +54,7 @@ class WindowLedger:
             return OpenWindows()
         found = json.loads(self._files.read(path))
         holders = {int(end): int(holder) for end, holder in found["windows"].items()}
-        return OpenWindows(holders, frozenset(found["dirty"]))
+        return OpenWindows(holders, frozenset(found["dirty"]), frozenset(found.get("fired", ())))
 
     def read(
         self, spark: SparkSession, windows: OpenWindows, ends: Collection[int]
@@ -65,22 +68,23 @@ class WindowLedger:
                 wanted.setdefault(windows.holders[end], []).append(end)
         whole: DataFrame | None = None
         for holder, its_ends in wanted.items():
-            moments = [F.timestamp_millis(F.lit(end)) for end in its_ends]
-            part = self._version(spark, holder).where(F.col("end").isin(moments))
+            # An array is handed over beside the code of a stage, which Spark then compiles once.
+            moments = F.array(*[F.timestamp_millis(F.lit(end)) for end in its_ends])
+            part = self._version(spark, holder).where(F.array_contains(moments, F.col("end")))
             whole = part if whole is None else whole.unionByName(part)
         return whole
 
-    def write(self, batch: int, groups: DataFrame, windows: OpenWindows) -> None:
-        """Makes a version; `groups` are those of the windows that this batch holds."""
+    def write(self, batch: int, groups: DataFrame) -> None:
+        """Writes the groups of the windows that this batch holds; `write_index` makes it count."""
         groups.write.mode("overwrite").parquet(f"{self._place}/{batch}")
-        self.write_index(batch, windows)
 
     def write_index(self, batch: int, windows: OpenWindows) -> None:
-        """Makes a version that holds no window of its own."""
+        """Makes a version."""
         text = json.dumps(
             {
                 "windows": {str(end): holder for end, holder in windows.holders.items()},
                 "dirty": sorted(windows.dirty),
+                "fired": sorted(windows.fired),
             }
         )
         self._files.write(f"{self._place}/{batch}.json", text)
@@ -88,6 +92,7 @@ class WindowLedger:
     def remember(self, batch: int, groups: DataFrame) -> None:
         """Groups in memory in place of those that a version's files hold."""
         self._last = (batch, groups)
+        self._columns = groups.schema
 
     def forget_before(self, batch: int, windows: OpenWindows) -> None:
         """Removes versions that neither this batch nor a repetition of it needs."""
@@ -102,4 +107,6 @@ class WindowLedger:
     def _version(self, spark: SparkSession, batch: int) -> DataFrame:
         if self._last is not None and self._last[0] == batch:
             return self._last[1]
-        return spark.read.parquet(f"{self._place}/{batch}")
+        # To learn the columns from the files takes Spark a job.
+        reader = spark.read if self._columns is None else spark.read.schema(self._columns)
+        return reader.parquet(f"{self._place}/{batch}")

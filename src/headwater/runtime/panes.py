@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import datetime as dt
+import functools
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Collection
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from headwater.connectors.interface import WriteRequest
-from headwater.definitions import EVERY_BATCH, Late, OutputMode, PaneValues, duration_ms
+from headwater.definitions import EVERY_BATCH, Late, LateKind, OutputMode, PaneValues, duration_ms
 from headwater.event_time.entries import Entry
 from headwater.event_time.late import watched_entries
 from headwater.event_time.panes import (
@@ -20,14 +23,40 @@ from headwater.event_time.panes import (
     newest_panes,
     with_groups,
 )
+from headwater.event_time.watermark import moment
 from headwater.ledger.windows import OpenWindows, WindowLedger
 from headwater.runtime.offsets import OffsetEntry, OffsetLog
 from headwater.runtime.specification import QuerySpec
 from headwater.runtime.storage import Files
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
+
+
+@dataclass(frozen=True, slots=True)
+class _Turn:
+    """What a batch has to do, in windows by their ends.
+
+    Without a row, a window fires on time what the ledger holds of it: `quiet` ones stay there as
+    they are, and the index says that they fired. `changed` ones got rows, or fire what changed in
+    them earlier; the batch writes their groups.
+    """
+
+    batch: int
+    at: PaneClock
+    windows: OpenWindows
+    ends: set[int]
+    quiet: set[int]
+    changed: set[int]
+
+    def open_after(self, dirty: Collection[int] = ()) -> OpenWindows:
+        """The windows that stay open, held by this batch where it wrote their groups."""
+        held = {**self.windows.holders, **dict.fromkeys(self.changed, self.batch)}
+        holders = {end: holder for end, holder in held.items() if end > self.at.watermark_ms}
+        still = self.windows.dirty - self.changed - self.quiet
+        fired = (self.windows.fired - self.changed) | self.quiet
+        return OpenWindows(holders, (still & holders.keys()) | {*dirty}, fired & holders.keys())
 
 
 class Panes:
@@ -63,7 +92,8 @@ class Panes:
         """The columns that the sink gets."""
         nothing = self.frame.sparkSession.createDataFrame([], self.frame.schema)
         at = PaneClock(0, 0, False)
-        return self._maker.rows(self._maker.decided(nothing, None, at)).schema
+        groups = self._maker.decided(nothing, None, at, ())
+        return self._maker.rows(self._maker.panes(groups)).schema
 
     def writer(self, request: WriteRequest) -> Callable[[DataFrame, int], None]:
         """What Spark calls with the groups that a batch updated."""
@@ -74,54 +104,89 @@ class Panes:
         return write
 
     def _write(self, frame: DataFrame, batch: int, request: WriteRequest) -> None:
+        updated = frame.localCheckpoint()
+        turn = self._turn(batch, _ends(updated, END))
+        if turn.quiet or turn.changed:
+            self._fire(turn, updated, request)
+        else:
+            self._ledger.write_index(batch, turn.open_after())
+        _release(updated)
+
+    def _turn(self, batch: int, ends: set[int]) -> _Turn:
         at, before = self._clock(batch), self._clock(batch - 1)
         windows = self._ledger.open_windows(batch - 1)
-        updated = frame.localCheckpoint()
-        ends = _ends(updated, END)
-        touched = ends | self._due(windows, at, before)
-        if not touched:
-            self._ledger.write_index(batch, _open(windows, at, set(), batch))
-            _release(updated)
-            return
-        known = self._ledger.read(frame.sparkSession, windows, touched)
-        decided = self._maker.decided(updated, known, at).localCheckpoint()
-        _release(updated)
-        rows = self._maker.rows(decided)
+        due = {end for end in windows.holders if before.on_time_ms < end <= at.on_time_ms}
+        waiting = {end for end in windows.dirty if end <= at.watermark_ms or at.fires_early}
+        quiet = due - ends
+        return _Turn(batch, at, windows, ends, quiet=quiet, changed=(ends | waiting) - quiet)
+
+    def _fire(self, turn: _Turn, updated: DataFrame, request: WriteRequest) -> None:
+        quiet = self._known(updated.sparkSession, turn.windows, turn.quiet)
+        panes = None if quiet is None else self._maker.on_time(quiet, turn.at)
+        decided = self._decided(turn, updated) if turn.changed else None
+        is_fired = decided is not None and (panes is None or self._may_fire(turn))
+        if decided is not None and is_fired:
+            fired = self._maker.panes(decided)
+            panes = fired if panes is None else panes.unionByName(fired)
+        assert panes is not None, "a turn without windows"
+        rows = self._maker.rows(panes)
         if self._spec.mode is OutputMode.UPDATE:
             rows = newest_panes(rows, self._spec.table.key)
-        sink = self._spec.sink
-        sink.write_increment(rows, request, query=self._query_id(), batch=batch)
-        self._keep(decided, batch, windows, touched, at)
+        send = functools.partial(
+            self._spec.sink.write_increment, rows, request, query=self._query_id(), batch=turn.batch
+        )
+        if decided is None:
+            send()
+            self._ledger.write_index(turn.batch, turn.open_after())
+        else:
+            self._keep(turn, decided, send, is_fired=is_fired)
+
+    def _decided(self, turn: _Turn, updated: DataFrame) -> DataFrame:
+        """The groups of changed windows. The first job that needs them computes them, with as many
+        tasks, and files of a sink, as any other stage has."""
+        spark = updated.sparkSession
+        known = self._known(spark, turn.windows, turn.changed)
+        shared = turn.ends & turn.windows.holders.keys()
+        decided = self._maker.decided(updated, known, turn.at, shared)
+        partitions = int(spark.conf.get("spark.sql.shuffle.partitions") or 1)
+        return decided.coalesce(partitions).localCheckpoint(eager=False)
 
     def _keep(
-        self,
-        decided: DataFrame,
-        batch: int,
-        windows: OpenWindows,
-        touched: set[int],
-        at: PaneClock,
+        self, turn: _Turn, decided: DataFrame, send: Callable[[], None], *, is_fired: bool
     ) -> None:
+        """Writes the groups of changed windows; `send` is what goes to the sink first, or beside
+        it where that needs none of them."""
         from pyspark.sql import functions as F
 
-        is_open = F.col("end") > F.timestamp_millis(F.lit(at.watermark_ms))
+        is_open = F.col("end") > moment(decided.sparkSession, F.lit(turn.at.watermark_ms))
         groups = decided.where(is_open).drop("panes")
+        keep = functools.partial(self._ledger.write, turn.batch, groups)
+        if is_fired:
+            send()
+            keep()
+        else:
+            _side_by_side(decided.sparkSession, keep, send)
         dirty: set[int] = set()
-        if self._late.early != EVERY_BATCH:
+        if self._late.kind is LateKind.ALLOW or self._late.early not in (None, EVERY_BATCH):
             dirty = _ends(decided.where(is_open & F.col("is_dirty")), "end")
-        now = _open(windows, at, touched, batch, dirty)
-        self._ledger.write(batch, groups, now)
-        self._ledger.remember(batch, groups)
-        self._ledger.forget_before(batch, now)
+        now = turn.open_after(dirty)
+        self._ledger.write_index(turn.batch, now)
+        self._ledger.remember(turn.batch, groups)
+        self._ledger.forget_before(turn.batch, now)
         if self._held is not None:
             _release(self._held)
         self._held = decided
 
-    def _due(self, windows: OpenWindows, at: PaneClock, before: PaneClock) -> set[int]:
-        """Windows that fire although no row came for them."""
-        passed = {end for end in windows.holders if before.on_time_ms < end <= at.on_time_ms}
-        over = {end for end in windows.dirty if end <= at.watermark_ms}
-        early = set(windows.dirty) if at.fires_early else set()
-        return passed | over | early
+    def _known(self, spark: SparkSession, windows: OpenWindows, ends: set[int]) -> DataFrame | None:
+        """What the ledger holds of windows, with what they have fired since."""
+        known = self._ledger.read(spark, windows, ends)
+        fired = windows.fired & ends
+        return known if known is None or not fired else self._maker.fired_since(known, fired)
+
+    def _may_fire(self, turn: _Turn) -> bool:
+        """Whether a changed window fires; one that is not due yet fires early or not at all."""
+        is_early = turn.at.fires_early or self._late.early == EVERY_BATCH
+        return is_early or any(end <= turn.at.on_time_ms for end in turn.changed)
 
     def _clock(self, batch: int) -> PaneClock:
         entry = self._log.entry(batch)
@@ -152,20 +217,6 @@ def additive_of(late: Late, frame: DataFrame, entry: Entry) -> list[Additive]:
     return additive_columns(frame, entry)[0]
 
 
-def _open(
-    windows: OpenWindows,
-    at: PaneClock,
-    touched: set[int],
-    batch: int,
-    dirty: set[int] | None = None,
-) -> OpenWindows:
-    """The windows that stay open, held by this batch where it touched them."""
-    holders = {end: holder for end, holder in windows.holders.items() if end > at.watermark_ms}
-    holders |= {end: batch for end in touched if end > at.watermark_ms}
-    still = {end for end in windows.dirty if end in holders and end not in touched}
-    return OpenWindows(holders, frozenset(still | (dirty or set())))
-
-
 def _moment(ms: int) -> str:
     return dt.datetime.fromtimestamp(ms / 1000, dt.UTC).isoformat(sep=" ", timespec="seconds")
 
@@ -176,6 +227,16 @@ def _ends(groups: DataFrame, column: str) -> set[int]:
 
     found = groups.select(F.unix_millis(F.col(column))).distinct().collect()
     return {int(row[0]) for row in found}
+
+
+def _side_by_side(spark: SparkSession, one: Callable[[], None], other: Callable[[], None]) -> None:
+    """Both, each in the gaps that the other leaves between its tasks; ends when both have."""
+    from pyspark import inheritable_thread_target
+
+    with ThreadPoolExecutor(1) as thread:
+        first = thread.submit(inheritable_thread_target(spark)(one))
+        other()
+    first.result()
 
 
 def _release(frame: DataFrame) -> None:

@@ -19,7 +19,7 @@ from headwater.local.jars import JarSet, jar_paths
 from headwater.local.java import find_java
 from headwater.local.ports import HOST
 from headwater.runtime.class_archive import archive_options
-from headwater.runtime.shipping import python_files
+from headwater.runtime.shipping import shipped
 from headwater.settings import CHECKPOINT_FILES, Settings
 
 if TYPE_CHECKING:
@@ -223,7 +223,8 @@ def open_session(
     if is_local:
         java_options.append(archive_options(java, paths, report))
     else:
-        builder = builder.config("spark.submit.pyFiles", ",".join(python_files(settings)))
+        for key, value in shipped(settings, report).items():
+            builder = builder.config(key, value)
     if not is_verbose:
         java_options.append(_log_option(log))
     builder = builder.config(_JAVA_OPTIONS, " ".join(filter(None, java_options)))

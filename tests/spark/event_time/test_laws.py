@@ -19,6 +19,8 @@ from pyspark.sql import functions as F
 from headwater import Pipeline
 from headwater.connectors import kafka
 from headwater.event_time import watch as watch_room
+from headwater.event_time.panes import PaneMaker
+from headwater.ledger.windows import OpenWindows, WindowLedger
 from headwater.testing.harness import session
 from headwater.testing.kept import Row
 from headwater.testing.scene import Content, Scene, Stage
@@ -218,10 +220,19 @@ def test_the_last_pane_of_every_window_is_the_batch(late: str) -> None:
 
 
 def test_a_ledger_that_forgets_breaks_the_panes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("headwater.ledger.windows.WindowLedger.read", lambda *_: None)
+    monkeypatch.setattr(WindowLedger, "open_windows", lambda *_: OpenWindows())
     app = app_of(tumbling, late="refire 2 hours")
     with played(app, batches_of(3, disorder_minutes=40)) as scene:
         assert not on_time_panes(scene)
+
+
+def test_a_ledger_that_forgets_what_fired_fires_on_time_twice(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(PaneMaker, "fired_since", lambda _, known, ends: known)
+    app = app_of(tumbling, late="refire 2 hours")
+    with played(app, batches_of(3, disorder_minutes=40)) as scene:
+        assert max(on_time_panes(scene).values()) > 1
 
 
 def test_the_same_batches_give_the_same_late_rows_under_every_trigger() -> None:

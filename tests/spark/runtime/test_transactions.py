@@ -3,6 +3,9 @@
 import json
 from pathlib import Path
 
+import pytest
+from deltalake import CommitProperties, Transaction, write_deltalake
+from py4j.protocol import Py4JJavaError
 from pyspark.sql import DataFrame, SparkSession
 
 from headwater.ledger import transactions
@@ -50,3 +53,40 @@ def test_few_rows_are_committed_from_the_driver_and_once(
     assert found.count() == 15
     assert found.where("is_new").count() == 3
     assert found.where("window.start = at and ids[0] = id").count() == 15
+
+
+def test_a_version_that_is_known_to_be_new_takes_no_look_at_the_log(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = str(tmp_path / "late")
+
+    def jobs(version: int) -> int:
+        spark.sparkContext.setJobGroup(f"append {version}", "")
+        transactions.append(rows(spark, 9), path, application=APPLICATION, version=version)
+        return len(spark.sparkContext.statusTracker().getJobIdsForGroup(f"append {version}"))
+
+    jobs(0)
+    assert jobs(1) == 1
+    monkeypatch.setattr(transactions, "_append_after", lambda *_: False)
+    assert jobs(2) > 1
+    assert spark.read.format("delta").load(path).count() == 27
+
+
+def test_a_version_that_came_from_elsewhere_meanwhile_is_a_conflict(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    path = str(tmp_path / "late")
+
+    def append(frame: DataFrame, version: int) -> int:
+        return transactions.append(frame, path, application=APPLICATION, version=version)
+
+    def overtaken(batches):  # type: ignore[no-untyped-def]
+        noted = CommitProperties(app_transactions=[Transaction(APPLICATION, 1)])
+        for batch in batches:
+            write_deltalake(path, batch, mode="append", commit_properties=noted)
+            yield batch
+
+    append(spark.range(3).coalesce(1), 0)
+    with pytest.raises(Py4JJavaError, match="ConcurrentTransaction"):
+        append(spark.range(5).coalesce(1).mapInArrow(overtaken, "id long"), 1)
+    assert spark.read.format("delta").load(path).count() == 8

@@ -31,6 +31,29 @@ def test_import_lines_are_given_as_they_have_to_be() -> None:
     ]
 
 
+def test_imports_of_every_form_are_changed_and_names_kept() -> None:
+    forms = {
+        "import pyspark.streaming as ps": "import headwater.dstream as ps",
+        "from pyspark.streaming import StreamingContext as SC": (
+            "from headwater.dstream import StreamingContext as SC"
+        ),
+        "from pyspark import SparkContext as Context": (
+            "from headwater.dstream import SparkContext as Context"
+        ),
+        "from pyspark.streaming.kinesis import KinesisUtils, InitialPositionInStream": (
+            "(remove it)"
+        ),
+    }
+    for old, new in forms.items():
+        assert [one.new for one in check(old).imports] == [new]
+    assert check("import os\nfrom pyspark import SparkConf").imports == ()
+
+
+def test_texts_and_paths_have_methods_of_the_same_names() -> None:
+    assert check('", ".join(words)\nos.path.join("a", "b")\n"a".count("b")').findings == ()
+    assert [one.name for one in check("visits.join(clicks)").findings] == ["join"]
+
+
 def test_uses_are_listed_with_what_differs() -> None:
     found = {finding.name: finding for finding in check(OLD).findings}
     assert found["map"].verdict is Verdict.RUNS

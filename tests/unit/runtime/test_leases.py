@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -34,6 +36,39 @@ def test_of_two_drivers_one_has_the_storage(tmp_path: Path) -> None:
     first.release()
     second.take()
     assert second.holder is not None
+
+
+class AtOnce(Files):
+    """Everybody has seen that nobody holds the lease before anybody takes it."""
+
+    start: threading.Barrier
+
+    def create(self, path: str, text: str) -> bool:
+        self.start.wait(30)
+        return super().create(path, text)
+
+
+class Overwriting(AtOnce):
+    """A storage that does not refuse a file which exists."""
+
+    def create(self, path: str, text: str) -> bool:
+        self.start.wait(30)
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
+        Path(path).write_text(text)
+        return True
+
+
+@pytest.mark.parametrize(("kind", "winners"), [(AtOnce, 1), (Overwriting, 4)])
+def test_of_drivers_that_start_at_once_one_wins_by_the_storages_refusal(
+    tmp_path: Path, kind: type[AtOnce], winners: int
+) -> None:
+    """Without the refusal all of them win: the lease rests on nothing else."""
+    storage = Storage(str(tmp_path), "app")
+    kind.start = threading.Barrier(4)
+    drivers = [Lease(storage, kind(storage), lasts_s=30) for _ in range(4)]
+    with ThreadPoolExecutor(4) as threads:
+        taken = list(threads.map(Lease.try_take, drivers))
+    assert sum(taken) == winners
 
 
 def test_one_that_ended_leaves_it_at_once_and_files_do_not_pile_up(tmp_path: Path) -> None:
