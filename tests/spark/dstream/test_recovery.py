@@ -190,21 +190,22 @@ def test_a_batch_is_never_run_without_what_its_receiver_had_stored(
         ssc.receiverStream(Once()).foreachRDD(keep)
         return ssc
 
-    def fails(with_text: str) -> Path:
-        ssc = StreamingContext.getOrCreate(str(tmp_path), declare)
-        ssc.start()
-        [receiver] = ssc._receivers
-        stored = Path(receiver.folder)
-        assert wait_until(lambda: bool([*stored.glob("[0-9]*.parquet")]), timeout_s=DEADLINE_S)
-        clock.advance(1)
-        with pytest.raises(DStreamFailed, match=with_text):
-            ssc.awaitTermination(DEADLINE_S)
-        return min(stored.glob("[0-9]*.parquet"))
-
     clock = SteppedClock(0)
-    stored = fails("on purpose")
+    ssc = StreamingContext.getOrCreate(str(tmp_path), declare)
+    ssc.start()
+    [receiver] = ssc._receivers
+    folder = Path(receiver.folder)
+    assert wait_until(lambda: bool([*folder.glob("[0-9]*.parquet")]), timeout_s=DEADLINE_S)
+    clock.advance(1)
+    with pytest.raises(DStreamFailed, match="on purpose"):
+        ssc.awaitTermination(DEADLINE_S)
+
     is_failing = False
+    stored = min(folder.glob("[0-9]*.parquet"))
     stored.unlink()
     # The batch is told as failed, not run as if nothing had been received.
-    fails(stored.name)
+    ssc = StreamingContext.getOrCreate(str(tmp_path), declare)
+    ssc.start()
+    with pytest.raises(DStreamFailed, match=stored.name):
+        ssc.awaitTermination(DEADLINE_S)
     assert seen == []
