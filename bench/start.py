@@ -19,7 +19,12 @@ from headwater.connectors import json
 
 app = Pipeline("app")
 app.source("rows", json("in"), schema="id long, name string")
-app.sql("counted", "select name, count(*) as n from rows group by name", mode="complete")
+app.sql(
+    "counted",
+    "select name, count(*) as n from rows group by name",
+    mode="complete",
+    unbounded_state=True,
+)
 """
 
 
