@@ -1,10 +1,11 @@
-"""Measures the latency of one Kafka-to-Kafka table under four triggers.
+"""Measures latency and throughput of one Kafka-to-Kafka table under four triggers.
 
-    python latency.py [--rate 200] [--seconds 20] [--warm-up 5]
+    python latency.py [--rate 200] [--seconds 20] [--warm-up 5] [--burst 50000]
 
 Latency is the time from just before a row is handed to the producer until the consumer of the
-output topic holds it, both by the clock of this one process. A row that does not arrive within
-60 seconds fails the run.
+output topic holds it, both by the clock of this one process. Throughput is that of a burst: rows
+that are sent as fast as one producer can, from the first one sent to the last one that arrived. A
+row that does not arrive within 60 seconds fails the run.
 """
 
 from __future__ import annotations
@@ -45,6 +46,7 @@ class Latency:
     p50_ms: float
     p99_ms: float
     most_ms: float
+    burst_rows_per_s: int
 
 
 @dataclass
@@ -69,6 +71,14 @@ class Outbox:
         self.producer.flush(DEADLINE_S)
         return range(first, len(self.sent_ns))
 
+    def send_burst(self, rows: int) -> range:
+        """Sends rows as fast as the producer takes them; returns their numbers."""
+        first = len(self.sent_ns)
+        for _ in range(rows):
+            self.send()
+        self.producer.flush(DEADLINE_S)
+        return range(first, len(self.sent_ns))
+
 
 @dataclass
 class Inbox:
@@ -79,12 +89,14 @@ class Inbox:
 
     def listen(self, consumer: Consumer, is_over: threading.Event) -> None:
         while not is_over.is_set():
-            message = consumer.poll(0.05)
-            if message is None or message.error():
-                continue
-            now, number = time.time_ns(), int(message.value())
-            self.repeats += number in self.arrived_ns
-            self.arrived_ns.setdefault(number, now)
+            messages = consumer.consume(1000, timeout=0.002)
+            now = time.time_ns()
+            for message in messages:
+                if message.error():
+                    continue
+                number = int(message.value())
+                self.repeats += number in self.arrived_ns
+                self.arrived_ns.setdefault(number, now)
 
     def await_rows(self, numbers: Collection[int]) -> None:
         deadline = time.monotonic() + DEADLINE_S
@@ -116,7 +128,13 @@ def listening(address: str, topic: str) -> Iterator[Inbox]:
 
 
 def measure(
-    connection: Connection, name: str, *, rate: int, seconds: float, warm_up_s: float
+    connection: Connection,
+    name: str,
+    *,
+    rate: int,
+    seconds: float,
+    warm_up_s: float,
+    burst: int,
 ) -> Latency:
     """Runs the table `name`, sends rows through it and times each of them."""
     address = connection.require("bootstrap_servers")
@@ -129,13 +147,16 @@ def measure(
             outbox.send_for(warm_up_s, rate=rate)
             measured = outbox.send_for(seconds, rate=rate)
             inbox.await_rows(measured)
+            sent = outbox.send_burst(burst)
+            inbox.await_rows(sent)
     finally:
         run.stop()
     run.raise_failure()
     took_ms = [(inbox.arrived_ns[n] - outbox.sent_ns[n]) / 1e6 for n in measured]
     percent = statistics.quantiles(took_ms, n=100, method="inclusive")
     figures = (round(figure, 1) for figure in (percent[49], percent[98], max(took_ms)))
-    return Latency(name, len(took_ms), inbox.repeats, *figures)
+    burst_s = (max(inbox.arrived_ns[n] for n in sent) - outbox.sent_ns[sent[0]]) / 1e9
+    return Latency(name, len(took_ms), inbox.repeats, *figures, round(burst / burst_s))
 
 
 def _await_first_row(inbox: Inbox, outbox: Outbox) -> None:
@@ -160,10 +181,11 @@ def machine() -> dict[str, Any]:
 
 
 def table(results: list[Latency]) -> str:
-    lines = [f"{'trigger':<16}{'rows':>7}{'p50 ms':>9}{'p99 ms':>9}{'most ms':>9}"]
+    head = f"{'trigger':<16}{'rows':>7}{'p50 ms':>9}{'p99 ms':>9}{'most ms':>9}"
+    lines = [f"{head}{'burst rows/s':>14}"]
     for one in results:
         figures = f"{one.p50_ms:>9}{one.p99_ms:>9}{one.most_ms:>9}"
-        lines.append(f"{one.trigger:<16}{one.rows:>7}{figures}")
+        lines.append(f"{one.trigger:<16}{one.rows:>7}{figures}{one.burst_rows_per_s:>14,}")
     return "\n".join(lines)
 
 
@@ -172,6 +194,7 @@ def main() -> None:
     parser.add_argument("--rate", type=int, default=200, help="rows per second")
     parser.add_argument("--seconds", type=float, default=20, help="measured time per trigger")
     parser.add_argument("--warm-up", type=float, default=5, help="time before that, per trigger")
+    parser.add_argument("--burst", type=int, default=50_000, help="rows sent at once")
     asked = parser.parse_args()
     settings = load(FOLDER)
     services.up(settings.local_folder, "kafka")
@@ -187,6 +210,7 @@ def main() -> None:
                 rate=asked.rate,
                 seconds=asked.seconds,
                 warm_up_s=asked.warm_up,
+                burst=asked.burst,
             )
         )
     print(table(results))
@@ -194,6 +218,7 @@ def main() -> None:
         "machine": about,
         "rows_per_s": asked.rate,
         "seconds": asked.seconds,
+        "burst": asked.burst,
         "results": [asdict(one) for one in results],
     }
     (FOLDER / "result.json").write_text(json.dumps(result, indent=2) + "\n")

@@ -37,7 +37,6 @@ from headwater.definitions import (
 )
 from headwater.errors import (
     DuplicateName,
-    EventTimeMissing,
     InvalidDuration,
     InvalidModel,
     InvalidName,
@@ -156,9 +155,6 @@ class Pipeline:
             duration_ms(watermark, what="watermark", where=where)
         if max_ahead is not None and max_ahead != NO_GUARD:
             duration_ms(max_ahead, what="max_ahead", where=where)
-        if event_time is None and (watermark or max_ahead):
-            given = "watermark" if watermark else "max_ahead"
-            raise EventTimeMissing(name, f"{given} needs an event_time", where=where)
         limit = None if max_per_batch is None else Limit.parse(max_per_batch, where=where)
         return self._declare(
             Source(
@@ -187,8 +183,8 @@ class Pipeline:
         while the pipeline runs."""
         where = caller()
         text = schemas.schema_text(schema, name=name, where=where)
-        if reload is not None and duration_ms(reload, what="reload", where=where) <= 0:
-            raise InvalidDuration("reload", reload, where=where)
+        if reload is not None:
+            duration_ms(reload, what="reload", where=where)
         return self._declare(Lookup(name, connector, text, reload, location=where))
 
     def model(
@@ -401,18 +397,18 @@ class Pipeline:
             upstream=plan.inputs,
             app=app,
             claim=claim,
-            companion=self._training(plan, report, override),
+            companion=self._training(plan, override),
         )
         return run.start()
 
-    def _training(self, plan: Plan, report: Report, trigger: Trigger | None) -> Training | None:
+    def _training(self, plan: Plan, trigger: Trigger | None) -> Training | None:
         """What trains models beside the queries; a run that ends by itself trains none."""
         from headwater.learning import Training
 
         known = {*plan.tables, *plan.upstream}
         models = [m for m in self.definitions().models.values() if m.trained_on in known]
         is_bounded = trigger is not None and trigger.is_bounded
-        return None if is_bounded or not models else Training(models, report)
+        return None if is_bounded or not models else Training(models)
 
     def train(self, model: str, *, report: Report = silent) -> int:
         """Trains a model once on what its table holds now; the version that was published."""

@@ -63,6 +63,8 @@ class Connection:
         return value
 
 
+_FLAG = "flag"
+_FLAGS = ("profile", "storage", "master", "shuffle_partitions", "driver_memory")
 CHECKPOINT_FILES = "spark.sql.streaming.checkpointFileManagerClass"
 """Spark's setting for how the files of a checkpoint are written."""
 _RENAMES_AT_ONCE = frozenset({"file", "hdfs", "viewfs", "webhdfs", "abfs", "abfss", "ofs", "o3fs"})
@@ -96,6 +98,19 @@ class Settings:
         return (
             self.storage if "://" in self.storage else str((self.folder / self.storage).resolve())
         )
+
+    @property
+    def flags(self) -> tuple[str, ...]:
+        """What the command line said of them, as words of another one.
+
+        >>> load(Path("/nowhere"), flags={"storage": "hdfs://here/"}).flags
+        ('--storage', 'hdfs://here/')
+        """
+        words: list[str] = []
+        for key in _FLAGS:
+            if self.origins.get(key) == _FLAG:
+                words += [f"--{key.replace('_', '-')}", str(getattr(self, key))]
+        return tuple(words)
 
     @property
     def renames_at_once(self) -> bool:
@@ -188,7 +203,7 @@ def load(
         if variable in environment:
             values[key], origins[key] = environment[variable], f"environment {variable}"
         if key in given:
-            values[key], origins[key] = given[key], "flag"
+            values[key], origins[key] = given[key], _FLAG
     if profile == "cluster" and not section and "master" not in values:
         found = services.connection((folder / ".headwater").resolve(), "spark")
         if not found:
@@ -219,7 +234,7 @@ def _profile_name(
     document: dict[str, Any], environment: Mapping[str, str], given: Mapping[str, Any]
 ) -> tuple[str, str]:
     if "profile" in given:
-        return str(given["profile"]), "flag"
+        return str(given["profile"]), _FLAG
     variable = ENVIRONMENT_PREFIX + "PROFILE"
     if variable in environment:
         return environment[variable], f"environment {variable}"

@@ -8,7 +8,6 @@ from headwater.definitions import Guarantee, OnReject, OutputMode, Source, Table
 from headwater.errors import (
     DefinitionError,
     DuplicateName,
-    EventTimeMissing,
     InvalidDuration,
     InvalidName,
     UnknownChoice,
@@ -81,11 +80,6 @@ def test_a_name_is_declared_once() -> None:
 def test_a_name_that_could_clash_with_our_own_is_refused(name: str) -> None:
     with pytest.raises(InvalidName):
         Pipeline("app").source(name, rate())
-
-
-def test_a_watermark_needs_an_event_time() -> None:
-    with pytest.raises(EventTimeMissing):
-        Pipeline("app").source("ticks", rate(), watermark="10 minutes")
 
 
 @pytest.mark.parametrize(

@@ -43,12 +43,28 @@ def run(args: argparse.Namespace) -> int:
     from headwater.cli.sessions import session_for
     from headwater.planning import make_plan
     from headwater.runtime.backfilling import backfill
+    from headwater.runtime.claims import Claim
 
     application = load_app(args.app, flags=options.flags(args), report=step_printer())
     pipeline, settings = application.pipeline, application.settings
     with session_for(application, report=step_printer(), is_verbose=args.verbose) as spark:
         plan = make_plan(pipeline.definitions(), settings, tables=[args.table], spark=spark)
         (spec,) = plan.queries
-        done = backfill(spark, plan.graph, settings, spec, args.start, args.end, column=args.column)
+        claim = Claim(spark, settings, pipeline.name)
+        is_alone = claim.try_take() is None
+        try:
+            done = backfill(
+                spark,
+                plan.graph,
+                settings,
+                spec,
+                args.start,
+                args.end,
+                column=args.column,
+                is_alone=is_alone,
+            )
+        finally:
+            if is_alone:
+                claim.let_go()
     print(f"{done.table}: {done.rows:,} rows with {done.column} in the range, in place of the old")
     return ExitCode.OK

@@ -43,9 +43,15 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="how long the fleet writes (default: %(default)g s)",
     )
     parser.add_argument(
-        "--rate", type=int, default=1000, metavar="N", help="records a second (default: 1000)"
+        "--rate",
+        type=options.count,
+        default=1000,
+        metavar="N",
+        help="records a second (default: 1000)",
     )
-    parser.add_argument("--devices", type=int, default=100, metavar="N", help="default: 100")
+    parser.add_argument(
+        "--devices", type=options.count, default=100, metavar="N", help="default: 100"
+    )
     parser.add_argument("--keep", action="store_true", help="leave the Kafka broker running")
 
 
@@ -55,6 +61,7 @@ def run(args: argparse.Namespace) -> int:
     from headwater.cli.sessions import refuse_second_run
 
     report = step_printer()
+    _require_own_folder()
     refuse_second_run(_application(bootstrap_servers=""))
     with demo_broker(Path(_HOME), keeps=args.keep, report=report) as address:
         application = _application(bootstrap_servers=address)
@@ -63,6 +70,14 @@ def run(args: argparse.Namespace) -> int:
     if args.keep:
         _tell_how_to_look(address)
     return code
+
+
+def _require_own_folder() -> None:
+    """A pipeline of the user's own with the demo's name keeps its data where the demo clears up."""
+    from headwater.errors import DemoFolderTaken
+
+    if any((Path(_STORAGE) / name).exists() for name in ("tables", "checkpoints")):
+        raise DemoFolderTaken(_STORAGE)
 
 
 def _application(*, bootstrap_servers: str) -> Application:

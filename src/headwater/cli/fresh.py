@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from headwater.cli.app import Application
 from headwater.connectors.files import Files as FileSink
 from headwater.connectors.interface import located
-from headwater.definitions import Table
-from headwater.errors import UnknownTable
+from headwater.definitions import OutputMode, Table
+from headwater.errors import FreshImpossible, UnknownTable
 from headwater.graph import Graph, resolve
 from headwater.runtime.claims import Claim
 from headwater.runtime.late import late_name
@@ -39,6 +39,8 @@ def start_afresh(application: Application, spark: SparkSession, tables: Sequence
     try:
         told = []
         for name in names:
+            _require_possible(graph.tables[name], files, storage, settings.folder)
+        for name in names:
             told += _moved(graph.tables[name], files, storage, settings.folder)
         for beside in [*map(late_name, names), *_rejected_of(graph, names)]:
             moved = set_aside(files, storage, beside, is_managed=True)
@@ -46,6 +48,23 @@ def start_afresh(application: Application, spark: SparkSession, tables: Sequence
         return told
     finally:
         claim.let_go()
+
+
+def _require_possible(table: Table, files: Files, storage: Storage, base: Path) -> None:
+    """Rows that stay where they are must be replaced by those that are written again."""
+    sink = table.into
+    is_new = not files.exists(storage.checkpoint(table.name))
+    if sink is None or is_new or _own_folder(table, base) is not None:
+        return
+    if sink.place(base, "") is None:
+        # The terminal, the memory of a session, a function of the user's own.
+        return
+    if isinstance(sink, FileSink):
+        reason = "Spark takes its first batches for those that the folder's manifest names"
+        raise FreshImpossible(table.name, sink.describe(), reason)
+    if not table.key and table.mode is not OutputMode.COMPLETE:
+        reason = "its rows stay there, have no key, and would be written once more"
+        raise FreshImpossible(table.name, sink.describe(), reason)
 
 
 def _moved(table: Table, files: Files, storage: Storage, base: Path) -> list[str]:

@@ -48,6 +48,13 @@ def seconds(text: str) -> float:
         ) from None
 
 
+def count(text: str) -> int:
+    """A whole number above zero."""
+    if not text.isdigit() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number above zero")
+    return int(text)
+
+
 def whole_seconds(text: str) -> int:
     return max(1, round(seconds(text)))
 

@@ -45,7 +45,7 @@ def run(args: argparse.Namespace) -> int:
         claim.take()
         printer = LinePrinter()
         try:
-            claim.keep(lambda lost: None)
+            require_kept = claim.keep_for()
             plan = make_plan(pipeline.definitions(), settings, spark=spark)
             specs = {spec.name: spec for spec in plan.queries}
             modes = {name: spec.mode for name, spec in specs.items()}
@@ -58,6 +58,7 @@ def run(args: argparse.Namespace) -> int:
                 [specs[name] for name in names],
                 upstream=[spec for name, spec in specs.items() if name not in names],
                 accepts_gaps=args.accept_gaps,
+                before_switch=require_kept,
                 report=printer.report,
             )
         finally:

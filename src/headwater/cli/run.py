@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 from typing import TYPE_CHECKING
 
 from headwater.cli import options
@@ -114,6 +115,10 @@ def _check(args: argparse.Namespace) -> None:
     if args.standby and (args.batch or args.fresh is not None):
         other = "--batch" if args.batch else "--fresh"
         raise OptionsConflict("--standby", f"together with {other}", "headwater run --standby")
+    if args.supervise and args.fresh is not None:
+        # Every restart would begin anew.
+        once = "headwater run --fresh --available-now, then headwater run --supervise"
+        raise OptionsConflict("--fresh", "together with --supervise", once)
     if args.batch and args.drain:
         raise OptionsConflict("--drain", "together with --batch", "headwater run --batch")
     served = {"--metrics": args.metrics, "--console": args.console, "--connect": args.connect}
@@ -237,7 +242,8 @@ def conclude(
     finally:
         driver.view.close()
     code = tell_end(started, driver, was_forced=was_forced)
-    print(f"resume: headwater run {application.name}", flush=True)
+    again = shlex.join(["headwater", "run", application.name, *application.settings.flags])
+    print(f"resume: {again}", flush=True)
     return code
 
 

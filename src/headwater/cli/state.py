@@ -75,9 +75,10 @@ def _repartition(application: Application, args: argparse.Namespace) -> int:
         claim = Claim(spark, settings, pipeline.name)
         claim.take()
         try:
-            claim.keep(lambda lost: None)
+            require_kept = claim.keep_for()
             plan = make_plan(pipeline.definitions(), settings, tables=[args.table], spark=spark)
             (spec,) = plan.queries
+            require_kept()
             batch = repartition(spark, storage, Files(storage, spark), spec, args.partitions)
         finally:
             claim.let_go()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -13,12 +13,14 @@ from headwater.connectors.interface import (
     Connector,
     ReadRequest,
     WriteRequest,
+    batch_by_batch,
     limit_option,
     located,
     option_texts,
+    run_through,
     struct_type,
 )
-from headwater.connectors.upserts import one_row_per_key
+from headwater.connectors.upserts import is_not_older, one_row_per_key
 from headwater.definitions import Limit, LimitUnit, OutputMode
 from headwater.errors import DeltaTableMissing, InvalidConnector, KeyNotUnique
 from headwater.ledger import transactions
@@ -67,23 +69,50 @@ class Delta(Connector):
 
     def idempotence(self, mode: OutputMode, *, has_key: bool) -> tuple[bool, str]:
         if mode is OutputMode.UPDATE:
-            return has_key, "a batch merged again by its key leaves the same rows"
+            return has_key, "every merge by key carries the query's id and the batch"
         return True, "every Delta commit carries the query's id and the batch"
 
     def write_stream(self, frame: DataFrame, request: WriteRequest) -> DataStreamWriter:
         path = self._write_path(request)
         if request.mode is OutputMode.UPDATE:
-            return frame.writeStream.foreachBatch(_merging(path, request))
+            return batch_by_batch(self, frame, request)
         return frame.writeStream.format("delta").options(**self.options).option("path", path)
 
     def write_increment(
         self, frame: DataFrame, request: WriteRequest, *, query: str, batch: int
     ) -> None:
-        path = self._write_path(request)
-        if request.mode is OutputMode.UPDATE:
-            _merging(path, request)(frame, batch)
-        else:
+        path, spark = self._write_path(request), frame.sparkSession
+        if request.mode is not OutputMode.UPDATE:
             transactions.append(frame, path, application=query, version=batch)
+            return
+        written = transactions.last_version(spark, path, query)
+        if written is not None and written >= batch:
+            run_through(frame)
+            return
+        with transactions.recorded(spark, application=query, version=batch):
+            self.merge(frame, request, batch=batch)
+
+    def merge(self, frame: DataFrame, request: WriteRequest, *, batch: int = 0) -> None:
+        """Writes rows by their key, whoever wrote before."""
+        from pyspark.errors import PySparkException
+
+        spark, path = frame.sparkSession, self._write_path(request)
+        condition = " AND ".join(f"old.{name} <=> new.{name}" for name in map(quoted, request.key))
+        table = _delta_tables(spark).forPath(spark._jsparkSession, path)
+        rows = one_row_per_key(frame, request.key, request.order_by).alias("new")
+        merging = getattr(table, "as")("old").merge(rows._jdf, condition)
+        matched = merging.whenMatched()
+        if request.order_by:
+            names = [quoted(name) for name in request.order_by]
+            matched = merging.whenMatched(
+                is_not_older([f"new.{name}" for name in names], [f"old.{name}" for name in names])
+            )
+        try:
+            matched.updateAll().whenNotMatched().insertAll().execute()
+        except PySparkException as failure:
+            if KeyNotUnique.code in str(failure):
+                raise KeyNotUnique(request.table, request.key, batch) from failure
+            raise
 
     def write_batch(self, frame: DataFrame, request: WriteRequest) -> None:
         options = {"overwriteSchema": "true", **self.options}
@@ -129,25 +158,6 @@ class Delta(Connector):
 def _delta_tables(spark: SparkSession) -> Any:
     jvm: Any = spark._jvm
     return jvm.io.delta.tables.DeltaTable
-
-
-def _merging(path: str, request: WriteRequest) -> Callable[[DataFrame, int], None]:
-    condition = " AND ".join(f"old.{name} <=> new.{name}" for name in map(quoted, request.key))
-
-    def merge(frame: DataFrame, batch: int) -> None:
-        from pyspark.errors import PySparkException
-
-        table = _delta_tables(frame.sparkSession).forPath(frame.sparkSession._jsparkSession, path)
-        rows = one_row_per_key(frame, request.key, request.order_by).alias("new")
-        merging = getattr(table, "as")("old").merge(rows._jdf, condition)
-        try:
-            merging.whenMatched().updateAll().whenNotMatched().insertAll().execute()
-        except PySparkException as failure:
-            if KeyNotUnique.code in str(failure):
-                raise KeyNotUnique(request.table, request.key, batch) from failure
-            raise
-
-    return merge
 
 
 def delta(path: str | None = None, *, options: Mapping[str, object] | None = None) -> Delta:

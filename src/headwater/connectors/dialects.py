@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
+from headwater.connectors.upserts import is_not_older
 from headwater.errors import InvalidConnector
 from headwater.ledger.databases import split_name
 
@@ -124,9 +125,9 @@ class PostgresDialect(Dialect):
         text = f"{self.insert(target, columns, rows)} ON CONFLICT ({names}) DO UPDATE SET {new}"
         if not order_by:
             return text
-        old = ", ".join(f"{target}.{self.column(name)}" for name in order_by)
-        late = ", ".join(f"EXCLUDED.{self.column(name)}" for name in order_by)
-        return f"{text} WHERE (({late}) >= ({old})) IS NOT FALSE"
+        old = [f"{target}.{self.column(name)}" for name in order_by]
+        late = [f"EXCLUDED.{self.column(name)}" for name in order_by]
+        return f"{text} WHERE {is_not_older(late, old)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,9 +165,9 @@ class MariaDialect(Dialect):
             return self.insert(target, columns, rows).replace("INSERT", "INSERT IGNORE", 1)
         is_late = ""
         if order_by:
-            late = ", ".join(f"VALUES({self.column(name)})" for name in order_by)
-            old = ", ".join(f"{target}.{self.column(name)}" for name in order_by)
-            is_late = f"(({late}) >= ({old})) IS NOT FALSE"
+            late = [f"VALUES({self.column(name)})" for name in order_by]
+            old = [f"{target}.{self.column(name)}" for name in order_by]
+            is_late = is_not_older(late, old)
         # Set one after the other: the order's own columns last, or they would decide for the rest.
         order = [self.column(name) for name in reversed(order_by)]
         new = ", ".join(

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Protocol, cast
 
 from headwater.definitions import Limit, LimitUnit, OutputMode, TriggerKind
-from headwater.errors import LimitUnsupported, NotReadable, NotReplaceable, NotWritable
+from headwater.errors import NotReadable, NotReplaceable, NotWritable
 from headwater.local.jars import JarSet
 from headwater.settings import Connection
 
@@ -50,6 +50,7 @@ class ReadRequest:
     schema: str | None
     connection: Connection | None
     base: Path
+    pipeline: str = ""
     managed: str | None = None
     """Where a managed table of this name is stored; only Delta uses it."""
     max_per_batch: Limit | None = None
@@ -289,12 +290,7 @@ def located(path: str, base: Path) -> str:
 def limit_option(connector: Connector, request: ReadRequest) -> dict[str, str]:
     """The Spark option that holds a batch to the source's limit, or to the connector's own."""
     limit = request.max_per_batch or connector.default_limit()
-    if limit is None:
-        return {}
-    if limit.unit not in connector.limit_units:
-        units = [unit.value for unit in connector.limit_units]
-        raise LimitUnsupported(request.name, connector.system, str(limit), units)
-    return {_LIMIT_OPTIONS[limit.unit]: str(limit.amount)}
+    return {} if limit is None else {_LIMIT_OPTIONS[limit.unit]: str(limit.amount)}
 
 
 _LIMIT_OPTIONS = {

@@ -7,8 +7,10 @@ Spark's reader knows them by the manifest; others must be told.
 from __future__ import annotations
 
 import json
+import os
 import re
 import urllib.parse
+from collections.abc import Iterator
 from pathlib import Path
 
 MANIFEST = "_spark_metadata"
@@ -29,19 +31,35 @@ def committed_files(folder: Path) -> list[Path]:
 
 def remove_orphans(folder: Path) -> list[Path]:
     """Removes the files that Spark wrote and no committed batch names; nothing may write there
-    meanwhile. Files of other origin stay."""
-    if not (folder / MANIFEST).is_dir():
+    meanwhile. Files of other origin stay: those that are older than the manifest, and those of
+    tables below this one."""
+    manifest = folder / MANIFEST
+    logs = [log.stat().st_mtime for log in manifest.iterdir()] if manifest.is_dir() else []
+    if not logs:
         return []
-    listed = set(_listed(folder / MANIFEST))
+    listed = set(_listed(manifest))
     orphans = [
         file
-        for file in folder.rglob("part-*")
-        if _SPARKS.match(file.name) and file not in listed and file.resolve() not in listed
+        for file in _own_files(folder)
+        if _SPARKS.match(file.name)
+        and file not in listed
+        and file.resolve() not in listed
+        and file.stat().st_mtime >= min(logs)
     ]
     for file in orphans:
         file.unlink(missing_ok=True)
         (file.parent / f".{file.name}.crc").unlink(missing_ok=True)
     return orphans
+
+
+def _own_files(folder: Path) -> Iterator[Path]:
+    """The files of a folder and its partitions, not those of tables below it."""
+    for place, folders, names in os.walk(folder):
+        is_another = place != str(folder) and {MANIFEST, "_delta_log"} & set(folders)
+        if is_another:
+            folders.clear()
+        else:
+            yield from (Path(place) / name for name in names)
 
 
 def _listed(manifest: Path) -> list[Path]:

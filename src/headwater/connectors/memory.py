@@ -105,8 +105,9 @@ def _tuples(rows: Iterable[Any], names: Sequence[str]) -> list[tuple[Any, ...]]:
 
 
 def _folder(request: ReadRequest) -> Path:
-    """Stable for one source of one project, so that a checkpoint finds its files again."""
-    place = hashlib.sha256(f"{request.base}\n{request.name}".encode()).hexdigest()[:16]
+    """Stable for one source of one pipeline, so that a checkpoint finds its files again."""
+    source = f"{request.base}\n{request.pipeline}\n{request.name}"
+    place = hashlib.sha256(source.encode()).hexdigest()[:16]
     return Path(tempfile.gettempdir()) / f"headwater-memory-{getpass.getuser()}" / place
 
 

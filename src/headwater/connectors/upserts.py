@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from headwater.errors import KeyNotUnique
@@ -29,3 +30,20 @@ def one_row_per_key(
     several = F.raise_error(F.lit(KeyNotUnique.code)).cast("boolean")
     counted = frame.withColumn(_COPIES, F.count(F.lit(1)).over(of_key))
     return counted.where(F.when(F.col(_COPIES) > 1, several).otherwise(True)).drop(_COPIES)
+
+
+def is_not_older(new: Sequence[str], old: Sequence[str]) -> str:
+    """A condition of SQL: the new row comes not before the old one, column after column; NULL comes
+    before everything.
+
+    >>> is_not_older(["new.at"], ["old.at"])
+    '(new.at > old.at OR old.at IS NULL OR new.at = old.at)'
+    """
+    (first, *more), (other, *others) = new, old
+    is_same = f"{first} = {other}"
+    is_both_null = f"{other} IS NULL"
+    if more:
+        rest = is_not_older(more, others)
+        is_same = f"({first} = {other} AND {rest})"
+        is_both_null = f"({other} IS NULL AND ({first} IS NOT NULL OR {rest}))"
+    return f"({first} > {other} OR {is_both_null} OR {is_same})"

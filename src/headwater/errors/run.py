@@ -21,9 +21,24 @@ class PipelineOwned(UsageError):
         super().__init__(
             f"pipeline {pipeline!r} already runs on this folder",
             found=f"process {pid} owns {folder}" if pid else folder,
-            remedy="stop it first, or use another storage for a second run",
+            remedy="stop it first; a second run needs a project folder of its own",
             data="nothing was read or written",
             next_command="headwater stop",
+        )
+
+
+class DemoFolderTaken(UsageError):
+    """A pipeline of the user's own is called as the demo's."""
+
+    code = "DEMO_FOLDER_TAKEN"
+
+    def __init__(self, folder: str) -> None:
+        super().__init__(
+            "a pipeline named 'demo' keeps its tables and checkpoints in this project",
+            found=folder,
+            remedy="run the demo in another folder",
+            data="nothing was read, written or removed",
+            next_command="mkdir demo && cd demo && headwater demo",
         )
 
 
@@ -259,6 +274,34 @@ class SavepointNotRestorable(UsageError):
             found=reason,
             remedy="restore a savepoint without this table, or empty the sink and run --fresh",
             data="nothing was changed",
+        )
+
+
+class BatchUnfinished(UsageError):
+    """A batch was begun and not committed: its rows may be in the sink, and may not."""
+
+    code = "BATCH_UNFINISHED"
+
+    def __init__(self, table: str, batch: int, command: str) -> None:
+        super().__init__(
+            f"table {table!r} has not finished batch {batch}",
+            remedy="let it finish, then try again: headwater run --available-now",
+            data="nothing was changed; the batch is read again at the next start",
+            next_command=f"headwater run --available-now && headwater {command}",
+        )
+
+
+class FreshImpossible(UsageError):
+    """`--fresh` would write rows again into a sink that keeps the old ones."""
+
+    code = "FRESH_IMPOSSIBLE"
+
+    def __init__(self, table: str, sink: str, reason: str) -> None:
+        super().__init__(
+            f"table {table!r} cannot begin anew in {sink}",
+            found=reason,
+            remedy="name another place in into=, or empty that one and remove the checkpoint",
+            data="nothing was moved; the checkpoint and the rows are as they were",
         )
 
 

@@ -62,10 +62,13 @@ class LimitUnsupported(DefinitionError):
 
     code = "LIMIT_UNSUPPORTED"
 
-    def __init__(self, source: str, system: str, found: str, units: Iterable[str]) -> None:
+    def __init__(
+        self, source: str, system: str, found: str, units: Iterable[str], *, where: Location
+    ) -> None:
         units = list(units)
         super().__init__(
             f"source {source!r}: {system} cannot hold a batch to {found}",
+            where=where,
             expected=f"a limit in {listed(units)}" if units else "no max_per_batch",
         )
 

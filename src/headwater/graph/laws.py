@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from headwater import schemas
-from headwater.definitions import Lookup, Model, Source, Table, kind_of
+from headwater.definitions import Lookup, Model, Source, Table, duration_ms, kind_of
 from headwater.errors import (
     EventTimeMissing,
+    InvalidDuration,
     InvalidModel,
     KeyEmpty,
+    LimitUnsupported,
     NoTables,
     NotReadable,
     NotWritable,
@@ -27,8 +29,10 @@ def check(graph: Graph, settings: Settings) -> None:
             a_source_reads_a_stream(definition)
             a_parsed_source_has_a_schema(definition)
             event_time_is_a_column(definition)
+            a_limit_can_be_kept(definition)
         if isinstance(definition, Lookup):
             a_lookup_reads_a_batch(definition)
+            a_reload_takes_time(definition)
         if isinstance(definition, Model):
             a_model_is_trained_on_a_table_that_keeps_its_rows(definition, graph)
     for table in graph.tables.values():
@@ -70,7 +74,24 @@ def a_parsed_source_has_a_schema(source: Source) -> None:
         raise SchemaMissing(source.name, source.connector.system, where=source.location)
 
 
+def a_limit_can_be_kept(source: Source) -> None:
+    limit, connector = source.max_per_batch, source.connector
+    if limit is not None and limit.unit not in connector.limit_units:
+        units = [unit.value for unit in connector.limit_units]
+        where = source.location
+        raise LimitUnsupported(source.name, connector.system, str(limit), units, where=where)
+
+
+def a_reload_takes_time(lookup: Lookup) -> None:
+    if lookup.reload is not None and duration_ms(lookup.reload) <= 0:
+        raise InvalidDuration("reload", lookup.reload, where=lookup.location)
+
+
 def event_time_is_a_column(source: Source) -> None:
+    if source.event_time is None and (source.watermark or source.max_ahead):
+        given = "watermark" if source.watermark else "max_ahead"
+        problem = f"{given} needs an event_time"
+        raise EventTimeMissing(source.name, problem, where=source.location)
     if source.event_time is None or source.schema is None:
         return
     columns = schemas.columns(source.schema)
@@ -103,8 +124,9 @@ def no_two_writers(graph: Graph, settings: Settings) -> None:
         place = table.into.place(settings.folder, name)
         if place is None:
             continue
-        if place in writers:
-            raise SharedSink(writers[place], table.name, place, where=table.location)
+        for other in writers:
+            if place == other or place.startswith(f"{other}/") or other.startswith(f"{place}/"):
+                raise SharedSink(writers[other], table.name, place, where=table.location)
         writers[place] = table.name
 
 

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from headwater.definitions import Model, duration_ms
-from headwater.events import ModelPublished, ModelRefused, ModelTrained, Report
+from headwater.events import ModelPublished, ModelRefused, ModelTrained, Report, silent
 from headwater.runtime.failures import first_line
 from headwater.runtime.frames import users_line
 from headwater.runtime.models import NONE, ColumnsDoNotFit, ModelStore, Version
@@ -123,14 +123,17 @@ class Trainer:
         held_back: DataFrame,
     ) -> Version:
         score = float(evaluate(self.store.content(trained.version), held_back))
+        if not math.isfinite(score):
+            raise _Refused(f"its score is {score}, which is no number to compare")
         trained = replace(trained, score=score)
-        if math.isnan(score):
-            raise _Refused("its score is not a number")
         if running == NONE:
             return trained
         before = float(evaluate(self.store.content(running), held_back))
-        trained = replace(trained, compared_with=running, score_of_compared=before)
-        if score > before or math.isnan(before):
+        trained = replace(trained, compared_with=running)
+        if not math.isfinite(before):
+            return trained
+        trained = replace(trained, score_of_compared=before)
+        if score > before:
             return trained
         return replace(
             trained, problem=f"its score {score:.4g} is not above {before:.4g} of the one in use"
@@ -181,17 +184,17 @@ class Training:
     soon as there are rows.
     """
 
-    def __init__(self, models: Iterable[Model], report: Report) -> None:
+    def __init__(self, models: Iterable[Model]) -> None:
         self._models = [model for model in models if model.every]
-        self._report = report
+        self._report: Report = silent
         self._ended = threading.Event()
         self._threads: list[threading.Thread] = []
         self._run: RunningQueries | None = None
 
-    def start(self, run: RunningQueries) -> None:
-        self._run = run
+    def start(self, run: RunningQueries, report: Report) -> None:
+        self._run, self._report = run, report
         for model in self._models:
-            trainer = trainer_of(run, model.name, self._report, is_called_off=self._ended.is_set)
+            trainer = trainer_of(run, model.name, report, is_called_off=self._ended.is_set)
             thread = threading.Thread(
                 target=self._work, args=(run, trainer), name="headwater-training", daemon=True
             )

@@ -6,6 +6,8 @@ the rows. One line per application: the ledger does not grow with batches.
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from headwater.jvm.classes import java_class
@@ -56,6 +58,24 @@ def append_few(frame: DataFrame, path: str, *, application: str, version: int) -
     noted = CommitProperties(app_transactions=[Transaction(application, version)])
     write_deltalake(table, rows, mode="append", commit_properties=noted)
     return int(rows.num_rows)
+
+
+@contextlib.contextmanager
+def recorded(spark: SparkSession, *, application: str, version: int) -> Iterator[None]:
+    """What this session changes in a Delta table while entered carries the version, in the same
+    commit; Delta leaves out what is there already. A streaming query has a session of its own."""
+    noted = {_APPLICATION: application, _VERSION: str(version)}
+    for key, value in noted.items():
+        spark.conf.set(key, value)
+    try:
+        yield
+    finally:
+        for key in noted:
+            spark.conf.unset(key)
+
+
+_APPLICATION = "spark.databricks.delta.write.txnAppId"
+_VERSION = "spark.databricks.delta.write.txnVersion"
 
 
 def last_version(spark: SparkSession, path: str, application: str) -> int | None:

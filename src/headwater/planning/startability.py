@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Set
+from collections.abc import Iterable, Sequence, Set
 
-from headwater.definitions import PERFECT, Lookup, OutputMode, Source, Table, Trigger
-from headwater.errors import CheckpointNotResumable, NotInOrder
+from headwater.definitions import (
+    PERFECT,
+    Lookup,
+    OutputMode,
+    Source,
+    Table,
+    Trigger,
+    TriggerKind,
+)
+from headwater.errors import CheckpointNotResumable, NotInOrder, TriggerImpossible
 from headwater.graph import Graph
 from headwater.planning.inputs import StreamInput
 from headwater.planning.partitions import input_partitions
@@ -20,6 +28,8 @@ def check(
     """Raises the first problem: a broker out of reach, a topic or folder that is missing, a sink
     that cannot be written or resumed."""
     storage = Storage(settings.storage_root, graph.definitions.pipeline)
+    queries = list(queries)
+    tables_that_hold_cores_leave_one_to_the_others(graph, settings, queries)
     for spec in queries:
         a_memory_sink_does_not_resume(spec, is_resumed=spec.name in resumed)
         check_inputs(graph, spec.table, settings, storage)
@@ -31,6 +41,37 @@ def check(
 def a_memory_sink_does_not_resume(spec: QuerySpec, *, is_resumed: bool) -> None:
     if is_resumed and spec.sink.system == "memory" and spec.mode is not OutputMode.COMPLETE:
         raise CheckpointNotResumable(spec.name, spec.sink.describe(), where=spec.table.location)
+
+
+def tables_that_hold_cores_leave_one_to_the_others(
+    graph: Graph, settings: Settings, queries: Sequence[QuerySpec]
+) -> None:
+    """Each partition of their input takes a core for as long as they run: the tables that come too
+    late would wait for ever. How many cores a cluster has is not known here."""
+    holding = [spec for spec in queries if spec.trigger.kind in _HOLDS_CORES]
+    if len(queries) < 2 or not holding or not settings.master.startswith("local"):
+        return
+    held = {spec.name: _partitions(graph, settings, spec) for spec in holding}
+    needed = sum(held.values()) + (len(holding) < len(queries))
+    if needed > settings.cores:
+        each = ", ".join(f"{name} {count}" for name, count in held.items())
+        others = ", and the other tables need one" if len(holding) < len(queries) else ""
+        first = holding[0]
+        raise TriggerImpossible(
+            first.name,
+            str(first.trigger),
+            [f"of {settings.cores} cores these hold for as long as they run: {each}{others}"],
+            possible=["default", "processing time", "fewer tables in a run (--tables)"],
+            where=first.table.location,
+        )
+
+
+_HOLDS_CORES = (TriggerKind.CONTINUOUS, TriggerKind.REAL_TIME)
+
+
+def _partitions(graph: Graph, settings: Settings, spec: QuerySpec) -> int:
+    inputs = [StreamInput(s.name, s.connector, s) for s in graph.sources_of(spec.name)]
+    return input_partitions(inputs, settings) or 1
 
 
 def a_perfect_watermark_needs_one_order(source: Source, settings: Settings) -> None:

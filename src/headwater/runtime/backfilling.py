@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from headwater.connectors.delta import Delta
-from headwater.definitions import Table
-from headwater.errors import BackfillImpossible
+from headwater.definitions import OutputMode, Table
+from headwater.errors import BackfillImpossible, BatchUnfinished
+from headwater.event_time.entries import entries_of
 from headwater.graph import Graph
 from headwater.runtime.frames import Frames
 from headwater.runtime.merging import consumed_parts
@@ -43,11 +44,13 @@ def backfill(
     end: dt.datetime,
     *,
     column: str | None = None,
+    is_alone: bool = False,
 ) -> Backfilled:
-    """Replaces the rows with `start <= column < end`, in one commit; the stream may go on.
+    """Replaces the rows with `start <= column < end`, in one commit; the stream may go on where its
+    watermark has closed the range. `is_alone`: nobody runs the pipeline meanwhile.
 
     They are computed by the table's own definition from the input that its stream has processed.
-    Raises BackfillImpossible.
+    Raises BackfillImpossible, BatchUnfinished.
     """
     from pyspark.sql import functions as F
 
@@ -57,9 +60,10 @@ def backfill(
     storage = Storage(settings.storage_root, graph.definitions.pipeline)
     files = Files(storage, spark)
     log = OffsetLog(files, storage.checkpoint(spec.name))
-    _require_closed(table, log, files, end)
+    _require_stays(graph, spec)
     frames = Frames(spark, graph, settings, storage, {spec.name: spec.sink}, {spec.name: spec.mode})
     built = frames.stream(spec.name, spec.trigger)
+    _require_closed(table, log, files, end, built.frame, is_alone=is_alone)
     batch = frames.consumed(spec.name, consumed_parts(graph, spec.name, built, log, files))
     time = _time_column(table, spec, batch, column)
     within = (F.col(quoted(time)) >= F.lit(start)) & (F.col(quoted(time)) < F.lit(end))
@@ -86,20 +90,53 @@ def _replaced(rows: DataFrame, path: str, condition: str) -> None:
                 raise
 
 
-def _require_closed(table: Table, log: OffsetLog, files: Files, end: dt.datetime) -> None:
+def _require_stays(graph: Graph, spec: QuerySpec) -> None:
+    """What is replaced must not be replaced again, and nobody may have read it as it was."""
+    table = graph.tables[spec.name]
+    if spec.mode is OutputMode.COMPLETE:
+        problem = "it is in complete mode: its next batch replaces every row"
+        raise BackfillImpossible(spec.name, problem, where=table.location)
+    if spec.mode is not OutputMode.APPEND:
+        return
+    for name in graph.tables:
+        if any(read.name == spec.name for read in graph.reads_directly(name)):
+            problem = f"table {name} reads it as a stream, which ends where rows are replaced"
+            raise BackfillImpossible(spec.name, problem, where=table.location)
+
+
+def _require_closed(
+    table: Table,
+    log: OffsetLog,
+    files: Files,
+    end: dt.datetime,
+    frame: DataFrame,
+    *,
+    is_alone: bool,
+) -> None:
+    """The stream writes nothing more there: its watermark has closed the range, or it stands still
+    between two batches."""
+
+    def refuse(problem: str) -> BackfillImpossible:
+        return BackfillImpossible(table.name, problem, where=table.location)
+
     committed = last_number(files, f"{log.checkpoint}/commits")
     entry = None if committed is None else log.entry(committed)
-    if entry is None:
-        raise BackfillImpossible(
-            table.name, "its stream has committed no batch", where=table.location
-        )
-    if 0 < entry.watermark_ms < end.timestamp() * 1000:
+    if committed is None or entry is None:
+        raise refuse("its stream has committed no batch")
+    entries = entries_of(frame)
+    closes = bool(entries) and all(one.moment is not None for one in entries)
+    if not closes or not entry.watermark_ms:
+        begun = last_number(files, f"{log.checkpoint}/offsets") or 0
+        if not is_alone:
+            raise refuse("no watermark closes a range of it: stop the pipeline first")
+        if begun > committed:
+            raise BatchUnfinished(table.name, begun, f"backfill {table.name}")
+        return
+    # A window that began in the range may end behind it.
+    longest_us = max((one.window.duration_us for one in entries if one.window), default=0)
+    if entry.watermark_ms < end.timestamp() * 1000 + longest_us / 1000:
         watermark = dt.datetime.fromtimestamp(entry.watermark_ms / 1000, dt.UTC)
-        raise BackfillImpossible(
-            table.name,
-            f"the stream still writes there: its watermark is at {watermark}",
-            where=table.location,
-        )
+        raise refuse(f"the stream still writes there: its watermark is at {watermark}")
 
 
 def _time_column(table: Table, spec: QuerySpec, batch: DataFrame, column: str | None) -> str:

@@ -10,7 +10,7 @@ from headwater.errors import CheckpointExists
 from headwater.graph import Graph
 from headwater.runtime.frames import Frames, is_judged
 from headwater.runtime.late import late_name
-from headwater.runtime.rejects import with_batch
+from headwater.runtime.rejects import reporter_of, with_batch
 from headwater.runtime.specification import QuerySpec, write_request
 from headwater.runtime.storage import Files, Storage, set_aside
 from headwater.settings import Settings
@@ -60,8 +60,13 @@ def replace_tables(
         # A batch counts every row: what was late for the stream is so no longer.
         set_aside(files, storage, late_name(spec.name), is_managed=True)
         files.write(storage.batch_mark(spec.name), "")
-    for source in graph.definitions.sources.values():
-        if is_judged(source):
+    names = {spec.name for spec in specs}
+    for source in {s.name: s for name in names for s in graph.sources_of(name)}.values():
+        reporter = reporter_of(graph, source.name)
+        assert reporter is not None
+        is_streamed = reporter not in names and files.exists(storage.checkpoint(reporter))
+        # What the stream of a table that is left alone has rejected stays with it.
+        if is_judged(source) and not is_streamed:
             path = storage.table(f"{source.name}__rejected")
             rejected = with_batch(frames.rejected_batch(source), None)
             writer = rejected.write.format("delta").mode("overwrite")

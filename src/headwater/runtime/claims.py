@@ -27,6 +27,7 @@ class Claim:
         self.ownership = Ownership(settings.local_folder, pipeline)
         self.lease = Lease(storage, Files(storage, spark), lasts_s=settings.lease_s)
         self._is_taken = False
+        self._lost: LeaseLost | None = None
 
     def take(self) -> None:
         """Raises PipelineOwned or StorageLeased."""
@@ -56,6 +57,20 @@ class Claim:
         """Renews the lease until `release` or `let_go`."""
         handles = java_class(self._spark, "java.lang.ProcessHandle")
         self.lease.keep(on_lost, pids=[os.getpid(), int(handles.current().pid())])
+
+    def keep_for(self) -> Callable[[], None]:
+        """Renews the lease, and gives a function that raises LeaseLost where another driver has
+        taken over: to be called before what was made is put in place."""
+
+        def on_lost(lost: LeaseLost) -> None:
+            self._lost = lost
+
+        def require() -> None:
+            if self._lost is not None:
+                raise self._lost
+
+        self.keep(on_lost)
+        return require
 
     def release(self, last_batches: dict[str, int | None], failures: dict[str, str]) -> None:
         """Also says how the run ended."""

@@ -38,7 +38,7 @@ def archive_options(java: JavaRuntime, jars: Sequence[Path], report: Report) -> 
     for them, and never again where that failed."""
     target = os.environ.get(_WRITTEN_BY)
     if target is not None:
-        return f"-XX:ArchiveClassesAtExit={target}"
+        return quoted(f"-XX:ArchiveClassesAtExit={target}")
     if os.environ.get(_SWITCH) == "off":
         return ""
     archive = _place(java, jars)
@@ -52,7 +52,16 @@ def archive_options(java: JavaRuntime, jars: Sequence[Path], report: Report) -> 
         return ""
     with contextlib.suppress(OSError):
         archive.touch()
-    return f"-XX:SharedArchiveFile={archive} -Xlog:cds=off -Xlog:cds+dynamic=off"
+    return f"{quoted(f'-XX:SharedArchiveFile={archive}')} -Xlog:cds=off -Xlog:cds+dynamic=off"
+
+
+def quoted(option: str) -> str:
+    """An option as one word: Spark's launcher splits Java's options at blanks.
+
+    >>> quoted("-Dfolder=/my project"), quoted("-Xmx1g")
+    ('"-Dfolder=/my project"', '-Xmx1g')
+    """
+    return f'"{option}"' if " " in option else option
 
 
 def _place(java: JavaRuntime, jars: Sequence[Path]) -> Path:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import importlib.util
 import re
-from collections.abc import Iterable, Sequence
+import sysconfig
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 from headwater.errors import CheckpointDamaged, Location, QueryFailedError
@@ -17,9 +21,9 @@ _DAMAGED = re.compile(
 _FULL = re.compile(r"No space left on device|Disk quota exceeded|File too large|quota\S* exceeded")
 _READ_ONLY = re.compile(r"Read-only file system|\(Permission denied\)")
 _BUSY = re.compile(r"Timed out while waiting for the Python worker to connect back")
-_PYTHON_ERROR = re.compile(
-    r"^(?:[\w.]*\.)?([A-Z]\w*(?:Error|Exception|Interrupt|Exit|Warning)): .*", re.M
-)
+_INSTALLED = ("/pyspark.zip/", "/site-packages/", "/dist-packages/")
+"""Also in the folders of a worker, which may have another Python."""
+_TRACEBACK = "Traceback (most recent call last):"
 
 
 def explained(
@@ -28,22 +32,19 @@ def explained(
     messages: Sequence[str],
     *,
     last_batch: int | None,
-    files: Iterable[str] = (),
 ) -> QueryFailedError | CheckpointDamaged:
     """What a chain of causes says, outermost first, with the user's own line where it has one."""
-    own = {location.file, *files}
     text = "\n".join(messages)
     if ours := _OURS.search(text):
         found = ours["what"].strip().replace("\n  ", "\n")
         return QueryFailedError(table, found, last_batch=last_batch, where=location)
-    frames = [Location(m["file"], int(m["line"])) for m in _FRAME.finditer(text)]
-    mine = [frame for frame in frames if frame.file in own]
-    python = [m.group(0) for m in _PYTHON_ERROR.finditer(text)]
+    mine = users_lines(text, location.file)
+    raised = raised_in(text)
     damaged = None if _FULL.search(text) else _DAMAGED.search(text)
     if damaged is not None:
         return CheckpointDamaged(table, damaged[0].strip(), last_batch=last_batch, where=location)
     where = mine[-1] if mine else location
-    found = python[-1] if mine and python else _innermost(messages)
+    found = raised if mine and raised else _innermost(messages)
     if _FULL.search(text):
         remedy = "make room on the disk and start again; the checkpoint resumes"
     elif _READ_ONLY.search(text):
@@ -53,6 +54,38 @@ def explained(
     else:
         return QueryFailedError(table, found, last_batch=last_batch, where=where)
     return QueryFailedError(table, found, last_batch=last_batch, remedy=remedy, where=where)
+
+
+def users_lines(text: str, *files: str) -> list[Location]:
+    """The lines of a traceback that the user wrote, the innermost last; those of `files` too."""
+    frames = [Location(m["file"], int(m["line"])) for m in _FRAME.finditer(text)]
+    return [frame for frame in frames if frame.file in files or _is_users(frame.file)]
+
+
+def raised_in(text: str) -> str | None:
+    """What a worker raised: it stands at the end of the traceback in Spark's own message.
+
+    >>> raised_in("Traceback (most recent call last):\\n  File ...\\nKeyError: 'a'\\n\\tat org...")
+    "KeyError: 'a'"
+    """
+    if _TRACEBACK not in text:
+        return None
+    # Below the indented frames; of errors that led to each other the last one counts.
+    lines = text.rsplit(_TRACEBACK, 1)[1].splitlines()
+    return next((line for line in lines if line and not line[0].isspace()), None)
+
+
+def _is_users(file: str) -> bool:
+    is_installed = any(part in file for part in _INSTALLED)
+    return not is_installed and not file.startswith(_not_the_users())
+
+
+@cache
+def _not_the_users() -> tuple[str, ...]:
+    spark = importlib.util.find_spec("pyspark")
+    folders = [sysconfig.get_paths()["stdlib"], sysconfig.get_paths()["purelib"]]
+    folders += list(spark.submodule_search_locations or ()) if spark is not None else []
+    return (*folders, str(Path(__file__).parents[1]), "<")
 
 
 def is_of_a_busy_machine(text: str) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import json
 from collections.abc import Callable, Sequence
+from hashlib import sha256
 from typing import TYPE_CHECKING
 
 from headwater.connectors.interface import Gap, ReadRequest
@@ -75,8 +76,9 @@ class GapGuard:
         ]
         frame = self._spark.createDataFrame(rows, _COLUMNS)
         path = self._storage.table(gaps_name(source))
-        # A start that is tried again finds the same gap: it is kept once per batch.
-        application = f"{self._query_id(table)}/{source}/gaps"
+        # A start that is tried again finds the same gap, which is kept once, or a larger one.
+        found = sha256(repr(sorted(map(str, gaps))).encode()).hexdigest()[:16]
+        application = f"{self._query_id(table)}/{source}/gaps/{found}"
         transactions.append(frame, path, application=application, version=batch)
 
     def _query_id(self, table: str) -> str:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from headwater.connectors.delta import Delta
 from headwater.connectors.interface import OffsetRange
-from headwater.definitions import OutputMode, Table
+from headwater.definitions import Table
 from headwater.errors import LateMergeImpossible
 from headwater.event_time.entries import entries_of, is_stateful
 from headwater.event_time.late import MERGED, WINDOW, only_windows, watched_entries
@@ -60,8 +60,8 @@ def merge_late(
     batch = frames.consumed(spec.name, consumed_parts(graph, spec.name, built, log, files))
     windows = late.select(WINDOW).distinct().localCheckpoint()
     corrected = only_windows(batch, watched_entries(stream)[0], windows).localCheckpoint()
-    update = replace(write_request(spec, settings, storage), mode=OutputMode.UPDATE)
-    spec.sink.write_increment(corrected, update, query="merge", batch=0)
+    assert isinstance(spec.sink, Delta)
+    spec.sink.merge(corrected, write_request(spec, settings, storage))
     spark.sql(f"UPDATE delta.`{path}` SET {MERGED} = true WHERE NOT {MERGED}")
     return Merged(spec.name, count, windows.count(), corrected.count())
 

@@ -207,12 +207,14 @@ class ModelStore:
     # Writing
 
     def next_version(self) -> int:
-        stored = last_number(self._files, f"{self._place}/versions") or NONE
-        if self._files.exists(f"{self._rows}/_delta_log"):
-            # Rows that a crash left without their record keep their number.
-            written = transactions.last_version(self._session, self._rows, self._application)
-            stored = max(stored, written or NONE)
-        return stored + 1
+        """A number that nobody else gets: two trainings may go on at once, and what a crash has
+        left of one keeps its number."""
+        taken = f"{self._place}/taken"
+        folders = (taken, f"{self._place}/versions")
+        version = max(last_number(self._files, folder) or NONE for folder in folders) + 1
+        while not self._files.create(f"{taken}/{version}", ""):
+            version += 1
+        return version
 
     def write(self, version: int, content: Any) -> int:
         """Keeps what a model function returned, unpublished; how many rows that is."""
@@ -221,7 +223,8 @@ class ModelStore:
         if self.model.schema is None and not hasattr(content, "isStreaming"):
             content = self._object_row(version, content)
         rows = self._fitting(content).withColumn(MODEL_VERSION, F.lit(version).cast("long"))
-        return transactions.append(rows, self._rows, application=self._application, version=version)
+        application = f"model/{self.model.name}/{version}"
+        return transactions.append(rows, self._rows, application=application, version=version)
 
     def publish_rows(self, rows: DataFrame) -> int:
         """Rows from elsewhere as a version of their own, used at once; which one."""
@@ -235,10 +238,6 @@ class ModelStore:
     def record(self, version: Version) -> None:
         path = f"{self._place}/versions/{version.version}"
         self._files.write(path, json.dumps(asdict(version)))
-
-    @property
-    def _application(self) -> str:
-        return f"model/{self.model.name}"
 
     def _object_row(self, version: int, content: Any) -> DataFrame:
         from pyspark import cloudpickle

@@ -39,11 +39,12 @@ class OffsetLog:
         if batch < 0 or not self._files.exists(path):
             return None
         _, metadata, *offsets = self._files.read(path).splitlines()
-        about = json.loads(metadata)
+        # The continuous trigger logs offsets without a watermark and a time.
+        about = json.loads(metadata) if metadata else {}
         return OffsetEntry(
             batch,
-            int(about["batchWatermarkMs"]),
-            int(about["batchTimestampMs"]),
+            int(about.get("batchWatermarkMs", 0)),
+            int(about.get("batchTimestampMs", 0)),
             tuple(None if line == "-" else line for line in offsets),
         )
 

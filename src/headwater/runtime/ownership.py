@@ -10,6 +10,7 @@ import fcntl
 import json
 import os
 import secrets
+import shlex
 import time
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -33,6 +34,8 @@ class RunRecord:
     app: str | None = None
     command: str = "run"
     """The command that starts it."""
+    flags: tuple[str, ...] = ()
+    """Its settings that the command line gave."""
     tables: tuple[str, ...] = ()
     ended_at: float | None = None
     last_batches: dict[str, int | None] = field(default_factory=dict)
@@ -41,7 +44,8 @@ class RunRecord:
     @property
     def start_command(self) -> str:
         """What starts it again, as a command line."""
-        return " ".join(filter(None, ("headwater", self.command, self.app)))
+        words = ("headwater", self.command, self.app, *self.flags)
+        return shlex.join(word for word in words if word is not None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,10 +82,18 @@ class Ownership:
         self._lock = lock
 
     def publish(
-        self, *, port: int, app: str | None, tables: tuple[str, ...], command: str = "run"
+        self,
+        *,
+        port: int,
+        app: str | None,
+        tables: tuple[str, ...],
+        flags: tuple[str, ...] = (),
+        command: str = "run",
     ) -> None:
         """Tells other processes how to reach this one."""
-        self.record = replace(self.record, port=port, app=app, tables=tables, command=command)
+        self.record = replace(
+            self.record, port=port, app=app, tables=tables, flags=flags, command=command
+        )
         self._write()
 
     def release(self, last_batches: dict[str, int | None], failures: dict[str, str]) -> None:

@@ -18,6 +18,7 @@ from headwater.definitions import (
     OutputMode,
     Source,
     Trigger,
+    TriggerKind,
 )
 from headwater.errors import RowsWithoutCheckpoint, SideTableUnwritten, UnknownTable
 from headwater.events import LateCount, PipelineStarted, PipelineStopped, Report
@@ -54,7 +55,7 @@ _WAIT_S = 0.1
 class Companion(Protocol):
     """Works beside the queries, in threads of its own, from their start to their end."""
 
-    def start(self, run: RunningQueries) -> None: ...
+    def start(self, run: RunningQueries, report: Report) -> None: ...
     def close(self) -> None: ...
 
 
@@ -218,7 +219,7 @@ class RunningQueries:
                 self._queries[spec.name] = self._query(spec)
                 self._queries[spec.name].start()
             if self._companion is not None:
-                self._companion.start(self)
+                self._companion.start(self, self._report)
         except BaseException:
             self.stop()
             raise
@@ -277,6 +278,7 @@ class RunningQueries:
         self._listener.remove()
         try:
             if self._sides is not None:
+                self._catch_up_with_epochs(self._sides)
                 self._sides.close()
             if self._reloader is not None:
                 self._reloader.close()
@@ -285,6 +287,12 @@ class RunningQueries:
             # Also on a full disk: who runs next must not wait for a process that does not run.
             self._ended({name: query.last_batch for name, query in self._queries.items()})
         return any(forced.values())
+
+    def _catch_up_with_epochs(self, sides: SideTables) -> None:
+        """Of the epochs of the continuous trigger Spark tells nothing while they run."""
+        for name in self._queries:
+            if self._specs[name].trigger.kind is TriggerKind.CONTINUOUS:
+                sides.catch_up(name)
 
     def _ended(self, last_batches: Mapping[str, int | None]) -> None:
         self._report(PipelineStopped(self.name, last_batches))

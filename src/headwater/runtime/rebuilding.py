@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -72,12 +72,13 @@ def rebuild(
     *,
     upstream: Sequence[QuerySpec] = (),
     accepts_gaps: bool = False,
+    before_switch: Callable[[], None] = lambda: None,
     report: Report,
 ) -> list[Rebuilt]:
     """Replaces the tables of `specs`; the caller sees to it that nobody else runs the pipeline.
 
-    Nothing of the old tables is touched before the new ones are complete. Raises
-    RebuildImpossible, and what a query failed with.
+    Nothing of the old tables is touched before the new ones are complete and `before_switch` has
+    returned. Raises RebuildImpossible, and what a query failed with.
     """
     names = [spec.name for spec in specs]
     beside = [side for name in names for side in (late_name(name), *_rejected(graph, name))]
@@ -104,6 +105,7 @@ def rebuild(
         run.raise_failure()
         last[spec.name] = run[spec.name].last_batch
         known.append(replace(query))
+    before_switch()
     own = Storage(settings.storage_root, graph.definitions.pipeline)
     kept = {name: _switched(files, own, storage, name) for name in [*beside, *names]}
     files.remove(storage.beside)

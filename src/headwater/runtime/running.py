@@ -80,7 +80,12 @@ class RunningPipeline(RunningQueries):
             ownership = self._claim.ownership
             self._control = ControlServer(ownership.record.token, self._answer)
             self._control.start()
-            ownership.publish(port=self._control.port, app=self._app, tables=tuple(self._queries))
+            ownership.publish(
+                port=self._control.port,
+                app=self._app,
+                tables=tuple(self._queries),
+                flags=self.settings.flags,
+            )
         except BaseException:
             self.stop()
             raise
@@ -103,6 +108,7 @@ class RunningPipeline(RunningQueries):
         self.stop_requested.set()
         for query in list(self._queries.values()):
             query.abandon()
+        self._timers.close()
 
     def _wake(self) -> None:
         """Called when Spark says that a query has ended; looks at it once its thread has."""
@@ -139,6 +145,8 @@ class RunningPipeline(RunningQueries):
         return True
 
     def _restart(self, query: Query) -> None:
+        if self.lost is not None:
+            return
         try:
             query.start()
         except Exception as problem:
@@ -172,6 +180,8 @@ class RunningPipeline(RunningQueries):
             self[table].stop(deadline_s=self.settings.stop_deadline_s)
             return self[table].summary()
         if command == "restart" and table:
+            if self.lost is not None:
+                raise self.lost
             self._call_off(table)
             self[table].restart(deadline_s=self.settings.stop_deadline_s)
             return self[table].summary()

@@ -14,7 +14,9 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
+from headwater.definitions import OutputMode
 from headwater.errors import (
+    BatchUnfinished,
     InvalidName,
     NoCheckpoint,
     SavepointExists,
@@ -66,7 +68,8 @@ class Savepoints:
         self._files = Files(storage, spark)
 
     def create(self, name: str, specs: Sequence[QuerySpec]) -> Savepoint:
-        """Raises SavepointExists, and NoCheckpoint where nothing was committed yet."""
+        """Raises SavepointExists, NoCheckpoint where nothing was committed yet, and BatchUnfinished
+        where a sink may hold more than its checkpoint says."""
         if not name.replace("-", "").replace("_", "").isalnum():
             raise InvalidName("savepoint", name)
         home = self._storage.savepoint(name)
@@ -78,6 +81,9 @@ class Savepoints:
             batch = self._committed(spec.name)
             if batch is None:
                 continue
+            begun = self._begun(spec.name)
+            if begun > batch:
+                raise BatchUnfinished(spec.name, begun, f"savepoint create {name}")
             self._files.copy(self._storage.checkpoint(spec.name), f"{home}/{spec.name}")
             versions = {path: self._version(path) for path in self._delta_tables(spec)}
             tables.append(SavedTable(spec.name, batch, spec.sink.describe(), versions))
@@ -116,13 +122,31 @@ class Savepoints:
 
     def _require_restorable(self, name: str, saved: SavedTable, spec: QuerySpec) -> None:
         if spec.sink.system == "delta":
+            self._require_not_streamed(name, saved, spec)
             return
-        now = self._committed(saved.table)
-        if now is not None and now > saved.batch:
+        # A batch that was begun may be in the sink before it is committed.
+        now = self._begun(saved.table)
+        if now > saved.batch:
             raise SavepointNotRestorable(
                 name,
                 f"{saved.table} has written batches {saved.batch + 1} to {now} into "
                 f"{saved.sink} since, which cannot be taken back",
+            )
+
+    def _require_not_streamed(self, name: str, saved: SavedTable, spec: QuerySpec) -> None:
+        """Who reads a Delta table as a stream reads every commit that was ever made, those that are
+        taken back too."""
+        place = self._delta_tables(spec)[0]
+        readers = [
+            table
+            for table in self._graph.tables
+            if spec.mode is OutputMode.APPEND
+            and any(read.name == spec.name for read in self._graph.reads_directly(table))
+        ]
+        if readers and self._version(place) != saved.versions[place]:
+            raise SavepointNotRestorable(
+                name,
+                f"{readers[0]} reads {spec.name} as a stream, and would read what is taken back",
             )
 
     def _restored(self, name: str, saved: SavedTable) -> list[str]:
@@ -167,6 +191,11 @@ class Savepoints:
         logs = java_class(self._spark, "org.apache.spark.sql.delta.DeltaLog")
         log = logs.forTable(self._spark._jsparkSession, path)
         return int(log.unsafeVolatileSnapshot().version())
+
+    def _begun(self, table: str) -> int:
+        """The newest batch that was planned; -1 where there is none."""
+        found = last_number(self._files, f"{self._storage.checkpoint(table)}/offsets")
+        return -1 if found is None else found
 
     def _committed(self, table: str) -> int | None:
         return last_number(self._files, f"{self._storage.checkpoint(table)}/commits")

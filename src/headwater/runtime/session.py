@@ -18,7 +18,7 @@ from headwater.jvm.jar import LAGS, LOCAL_FILES, headwater_jar
 from headwater.local.jars import JarSet, jar_paths
 from headwater.local.java import find_java
 from headwater.local.ports import HOST
-from headwater.runtime.class_archive import archive_options
+from headwater.runtime.class_archive import archive_options, quoted
 from headwater.runtime.shipping import shipped
 from headwater.settings import CHECKPOINT_FILES, Settings
 
@@ -311,7 +311,7 @@ def _log_option(log: Path) -> str:
     log.parent.mkdir(parents=True, exist_ok=True)
     configuration = log.parent / "log4j2.properties"
     configuration.write_text(_LOG4J.format(log=log))
-    return f"-Dlog4j2.configurationFile=file:{configuration}"
+    return quoted(f"-Dlog4j2.configurationFile={configuration.resolve().as_uri()}")
 
 
 @contextlib.contextmanager

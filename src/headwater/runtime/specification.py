@@ -79,6 +79,7 @@ def read_request(
         schema=None if isinstance(definition, Table) else definition.schema,
         connection=connection_of(connector, settings),
         base=settings.folder,
+        pipeline=storage.pipeline,
         managed=storage.table(definition.name),
         max_per_batch=limit or connector.default_limit(),
         event_time=source.event_time if source else None,

@@ -25,11 +25,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from headwater.errors import StorageUnwritable
+from headwater.jvm.classes import module
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
+_CHECKPOINT_FILES = "org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileManager"
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _READ_ONLY = (errno.EROFS, errno.EACCES, errno.EPERM)
 
@@ -124,7 +126,11 @@ class Files:
                 beside.write_text(text)
                 beside.replace(path)
             return
-        stream = self._hadoop(path).create(self._path(path), True)
+        # As Spark writes its checkpoints: beside its place, then renamed, or as the storage can.
+        assert self._spark is not None
+        settings = self._spark._jsparkSession.sessionState().newHadoopConf()
+        manager = module(self._spark, _CHECKPOINT_FILES).create(self._path(path), settings)
+        stream = manager.createAtomic(self._path(path), True)
         stream.write(text.encode())
         stream.close()
 
@@ -156,7 +162,8 @@ class Files:
             return
         files = self._hadoop(origin)
         files.mkdirs(self._path(target).getParent())
-        files.rename(self._path(origin), self._path(target))
+        if not files.rename(self._path(origin), self._path(target)):
+            raise OSError(f"{origin} could not be renamed to {target}")
 
     def copy(self, origin: str, target: str) -> None:
         """Copies a folder where there is one."""

@@ -132,7 +132,7 @@ REFUSALS: dict[str, tuple[Callable[[DataFrame], Any], str]] = {
         lambda raw: raw.select("device", F.lit("x").alias("mean")),
         "column mean is a string; declared is double",
     ),
-    "no number": (lambda raw: means(raw), "its score is not a number"),
+    "no number": (lambda raw: means(raw), "its score is nan"),
     "evaluation raises": (lambda raw: means(raw), "RuntimeError at "),
 }
 

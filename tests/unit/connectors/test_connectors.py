@@ -49,7 +49,6 @@ from headwater.errors import (
     ConnectionMissing,
     DeltaTableMissing,
     InvalidConnector,
-    LimitUnsupported,
     NotReadable,
     NotWritable,
     PathMissing,
@@ -153,10 +152,6 @@ def test_a_limit_is_an_option_in_the_units_of_the_connector(tmp_path: Path) -> N
     assert limit_option(csv("in"), files) == {"maxBytesPerTrigger": str(64 * 1024**2)}
     assert limit_option(csv("in"), reads(tmp_path)) == {"maxFilesPerTrigger": "1000"}
     assert limit_option(kafka("a"), reads(tmp_path)) == {"maxOffsetsPerTrigger": "1000000"}
-    with pytest.raises(LimitUnsupported) as caught:
-        limit_option(kafka("a"), files)
-    assert caught.value.code == "LIMIT_UNSUPPORTED"
-    assert "rows" in str(caught.value)
 
 
 def test_a_missing_folder_is_named_with_the_nearest_one(tmp_path: Path) -> None:

@@ -3,11 +3,14 @@ from pathlib import Path
 import pytest
 
 from headwater import Pipeline
-from headwater.connectors import delta, json, kafka, parquet, postgres, rate, socket
+from headwater.connectors import delta, json, kafka, parquet, postgres, queue, rate, socket
+from headwater.connectors.interface import Connector
 from headwater.errors import (
     DefinitionError,
     EventTimeMissing,
+    InvalidDuration,
     KeyEmpty,
+    LimitUnsupported,
     NoTables,
     NotReadable,
     NotWritable,
@@ -39,11 +42,61 @@ def test_two_tables_never_write_to_one_place(sink: object) -> None:
     assert "'first'" in str(caught.value)
 
 
+@pytest.mark.parametrize("places", [("out", "out/errors"), ("out/errors", "out")])
+def test_no_table_writes_into_the_folder_of_another(places: tuple[str, str]) -> None:
+    app = Pipeline("app")
+    app.source("ticks", rate())
+    app.sql("first", "select * from ticks", into=parquet(places[0]))
+    app.sql("second", "select * from ticks", into=delta(places[1]))
+    with pytest.raises(SharedSink):
+        check(app)
+    app = Pipeline("app")
+    app.source("ticks", rate())
+    app.sql("first", "select * from ticks", into=parquet("out"))
+    app.sql("second", "select * from ticks", into=parquet("out2"))
+    check(app)
+
+
 def test_json_without_a_schema_is_refused() -> None:
     app = Pipeline("app")
     app.source("signals", json("in"))
     app.sql("stored", "select * from signals")
     with pytest.raises(SchemaMissing):
+        check(app)
+
+
+@pytest.mark.parametrize("given", [{"watermark": "1 minute"}, {"max_ahead": "1 minute"}])
+def test_a_watermark_needs_an_event_time(given: dict[str, str]) -> None:
+    app = Pipeline("app")
+    app.source("ticks", rate(), **given)  # type: ignore[arg-type]
+    app.sql("stored", "select * from ticks")
+    with pytest.raises(EventTimeMissing, match="needs an event_time"):
+        check(app)
+
+
+@pytest.mark.parametrize(
+    ("connector", "limit"), [(kafka("in"), "64 MB"), (rate(), 100), (queue([[1]]), "1 file")]
+)
+def test_a_limit_that_would_not_be_kept_is_refused(connector: Connector, limit: int | str) -> None:
+    app = Pipeline("app")
+    app.source("rows", connector, schema="n long", max_per_batch=limit)
+    app.sql("stored", "select * from rows")
+    with pytest.raises(LimitUnsupported) as caught:
+        check(app)
+    assert caught.value.where is not None
+
+
+@pytest.mark.parametrize("mistake", ["RELOAD EVERY INTERVAL 0 SECONDS", "MAX AHEAD INTERVAL 1 DAY"])
+def test_sql_is_held_to_the_same_laws(mistake: str, tmp_path: Path) -> None:
+    lookup, source = (mistake, "") if mistake.startswith("RELOAD") else ("", mistake)
+    (tmp_path / "app.sql").write_text(
+        f"CREATE LOOKUP sites (device STRING) USING csv OPTIONS (path = 'sites.csv') {lookup};\n"
+        f"CREATE STREAMING SOURCE ticks (at TIMESTAMP) USING rate {source};\n"
+        "CREATE STREAMING TABLE stored AS SELECT * FROM STREAM ticks;\n"
+    )
+    app = Pipeline("app")
+    app.sql_file(tmp_path / "app.sql")
+    with pytest.raises((InvalidDuration, EventTimeMissing)):
         check(app)
 
 

@@ -1,6 +1,7 @@
 """Rows as plain readers see them; the files are written by plain writers too."""
 
 import json
+import os
 from pathlib import Path
 
 import pyarrow
@@ -91,8 +92,19 @@ def test_only_files_that_spark_wrote_and_no_batch_names_are_removed(tmp_path: Pa
         file.write_text("x")
     assert remove_orphans(tmp_path) == []
     manifest(tmp_path, "0", [kept])
-    assert remove_orphans(tmp_path) == [orphan]
-    assert sorted(file.name for file in tmp_path.glob("part*")) == sorted([kept.name, mine.name])
+    # What is older than the stream is somebody else's, and so is what lies in a table below.
+    older = tmp_path / part.replace("0a1b", "aaaa")
+    older.write_text("x")
+    os.utime(older, (0, 0))
+    below = [tmp_path / "errors" / part, tmp_path / "deltas" / part]
+    manifest(tmp_path / "errors", "0", [])
+    (tmp_path / "deltas/_delta_log").mkdir(parents=True)
+    partition = tmp_path / "day=1" / part.replace("0a1b", "eeee")
+    partition.parent.mkdir()
+    for file in (orphan, partition, *below):
+        file.write_text("x")
+    assert set(remove_orphans(tmp_path)) == {orphan, partition}
+    assert all(file.exists() for file in (kept, mine, older, *below))
 
 
 def test_a_folder_without_a_manifest_is_read_as_it_is(tmp_path: Path) -> None:

@@ -20,6 +20,17 @@ def test_the_users_own_line_comes_first() -> None:
     assert "up to batch 3" in (error.data or "")
 
 
+def test_a_line_of_another_module_of_the_users_is_found_too() -> None:
+    text = TRACEBACK.replace("ZeroDivisionError: division by zero", "") + (
+        '  File "/project/helpers/words.py", line 7, in parse\n    raise Unreadable(text)\n'
+        '  File "/worker/lib/python3.11/site-packages/lib/parse.py", line 3, in parse\n'
+        "helpers.words.Unreadable: what\n\tat org.apache.spark.Task.run\n"
+    )
+    error = explained("t", APP, ["Job aborted", text], last_batch=3)
+    assert error.where == Location("/project/helpers/words.py", 7)
+    assert error.found == "helpers.words.Unreadable: what"
+
+
 def test_without_a_python_frame_the_innermost_cause_speaks() -> None:
     messages = ["[STREAM_FAILED] Query failed", "[TASK_WRITE_FAILED] Task failed", "Disk full"]
     error = explained("t", APP, messages, last_batch=None)

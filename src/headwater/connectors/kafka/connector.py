@@ -365,7 +365,7 @@ def _as_bytes(frame: DataFrame, name: str) -> Column:
 def _exactly(spark: SparkSession, part: OffsetRange) -> dict[str, str]:
     """Options of a batch that reads just what the checkpoint gives to `part`."""
     end: dict[str, dict[str, int]] = json.loads(part.end)
-    start = json.loads(_initial_offsets(spark, part) if part.start is None else part.start)
+    start = _initial_offsets(spark, part) if part.start is None else json.loads(part.start)
     # A partition that came later is read from its beginning, as the stream did.
     begin = {
         topic: {p: start.get(topic, {}).get(p, _EARLIEST) for p in partitions}
@@ -379,9 +379,20 @@ def _exactly(spark: SparkSession, part: OffsetRange) -> dict[str, str]:
     }
 
 
-def _initial_offsets(spark: SparkSession, part: OffsetRange) -> str:
-    lines = [str(row.value) for row in spark.read.text(f"{part.log}/0").collect()]
-    return next(line[line.index("{") :] for line in lines if "{" in line)
+def _initial_offsets(spark: SparkSession, part: OffsetRange) -> dict[str, dict[str, int]]:
+    """Where a query began; none, which is the beginning, where the log does not say it: the
+    continuous trigger writes no such file."""
+    from pyspark.errors import AnalysisException
+
+    try:
+        lines = [str(row.value) for row in spark.read.text(f"{part.log}/0").collect()]
+    except AnalysisException as missing:
+        if missing.getCondition() != "PATH_NOT_FOUND":
+            raise
+        return {}
+    found = next(line[line.index("{") :] for line in lines if "{" in line)
+    begun: dict[str, dict[str, int]] = json.loads(found)
+    return begun
 
 
 def _position(which: str, offsets: Offsets, topics: tuple[str, ...]) -> dict[str, str]:

@@ -79,7 +79,9 @@ def _labelled(records: DataFrame, label: str) -> DataFrame:
     text = F.when(earlier_attempts(records.sparkSession) > 0, again).otherwise(F.lit(label))
     mine = F.struct(F.lit(HEADER).alias("key"), text.cast("binary").alias("value"))
     if "headers" in records.columns:
-        return records.withColumn("headers", F.concat(F.col("headers"), F.array(mine)))
+        # Spark reads a record without headers as NULL, which would swallow ours.
+        given = F.coalesce(F.col("headers"), F.array().cast(records.schema["headers"].dataType))
+        return records.withColumn("headers", F.concat(given, F.array(mine)))
     return records.withColumn("headers", F.array(mine))
 
 
