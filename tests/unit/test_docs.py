@@ -184,7 +184,7 @@ def error_classes(base: type[errors.HeadwaterError]) -> Iterator[type[errors.Hea
 
 
 CLASSES = {c.__dict__["code"]: c for c in error_classes(errors.HeadwaterError) if "code" in vars(c)}
-FROM_SCRIPT = set(re.findall(r"\bfail ([A-Z_]{4,})", (ROOT / "headwater").read_text()))
+FROM_SCRIPT = set(re.findall(r"(?:\bfail |\\n)([A-Z]+_[A-Z_]+)", (ROOT / "headwater").read_text()))
 # Words that stand in a message without a class of their own.
 SPOKEN = {"UNEXPECTED", "REJECTED_RECORD", "BAD_REQUEST"}
 VARIABLES = {"JAVA_HOME", "PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON", "SSL_CERT_FILE"} | {

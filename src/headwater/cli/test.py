@@ -22,6 +22,11 @@ SUMMARY = "run the tests of a project, or of Headwater itself"
 _AT_ONCE = {"unit": "auto", "spark": "2", "e2e": "2"}
 """Processes per tier. In the later two each has a Spark session and servers of its own."""
 TIERS = tuple(_AT_ONCE)
+_AGAIN = [
+    "--reruns=2",
+    "--only-rerun=Timed out while waiting for the Python worker to connect back",
+]
+"""Spark gives a new Python process 10 s, which cannot be set; nothing else is run again."""
 _NO_TESTS_COLLECTED = 5
 
 
@@ -124,7 +129,8 @@ def _tier(root: Path, tier: str, passed_on: Sequence[str]) -> Outcome:
     print(f"tests/{tier} ...", flush=True)
     began = time.monotonic()
     beside = [] if passed_on else ["-n", _AT_ONCE[tier], "--dist", "loadfile"]
-    code = _pytest(root, [f"tests/{tier}", *beside, *passed_on])
+    again = [] if tier == "unit" else _AGAIN
+    code = _pytest(root, [f"tests/{tier}", *beside, *again, *passed_on])
     # With a selection such as -k, a tier may hold no matching test.
     is_empty = code == _NO_TESTS_COLLECTED and bool(passed_on)
     return Outcome(f"tests/{tier}", 0 if is_empty else code, time.monotonic() - began)

@@ -59,7 +59,7 @@ def test_partition_columns_are_read_too(tmp_path: Path) -> None:
 
 def manifest(folder: Path, name: str, files: list[Path]) -> None:
     log = folder / "_spark_metadata"
-    log.mkdir(exist_ok=True)
+    log.mkdir(exist_ok=True, parents=True)
     entries = [json.dumps({"path": file.as_uri(), "action": "add"}) for file in files]
     (log / name).write_text("\n".join(["v1", *entries]))
 

@@ -1,15 +1,16 @@
 """Records that reach a topic once, with Spark's sink, which writes a batch again after a crash.
 
 Before a batch is written, the ends of the topic's partitions are noted in the checkpoint. Every
-record carries a header with its query and batch. When the batch comes again, records behind the
-noted ends with that header are there already, and only the others are written. A task that Spark
-tries again fails on purpose, so that the batch goes this way too.
+record carries a header that stands for its query and batch. When the batch comes again, records
+behind the noted ends with that header are there already, and only the others are written. A task
+that Spark tries again fails on purpose, so that the batch goes this way too.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from hashlib import blake2b
 from typing import TYPE_CHECKING
 
 from headwater.connectors.interface import Note
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 
 HEADER = "headwater"
 """Name of the header that says which query and batch wrote a record."""
+_LABEL_BYTES = 8
+"""A record may be small: its label is a short digest of query and batch, not their names."""
 _AGAIN = "a task of headwater was tried again"
 _TRIES = 5
 _EARLIEST = -2
@@ -39,7 +42,7 @@ def write_once(
     is_keyed: bool,
 ) -> None:
     """Writes what is missing of a batch. `is_keyed`: a batch has one record per key."""
-    topic = options["topic"]
+    topic, label = options["topic"], label_of(query, batch)
     noted = _noted(note, batch)
     is_new = noted is None
     if noted is None:
@@ -50,16 +53,25 @@ def write_once(
         missing = records
         if not is_new or attempt > 1:
             partitions = partition_count(connection, topic)
-            there = _written(records, options, noted, f"{query}/{batch}", partitions)
+            there = _written(records, options, noted, label, partitions)
             missing = _without(records, there, is_keyed=is_keyed)
         try:
-            labelled = _labelled(missing, f"{query}/{batch}")
+            labelled = _labelled(missing, label)
             labelled.write.format("kafka").options(**options).save()
             return
         except Exception as failure:
             # What a task raised comes as text inside Spark's own exceptions.
             if _AGAIN not in str(failure) or attempt == _TRIES:
                 raise
+
+
+def label_of(query: str, batch: int) -> bytes:
+    """What the header of a batch's records holds.
+
+    >>> len(label_of("5c5c3d6f-0d0c-4a4e-8f0c-0f4f6f1f2f3f", 7))
+    8
+    """
+    return blake2b(f"{query}/{batch}".encode(), digest_size=_LABEL_BYTES).digest()
 
 
 def _noted(note: Note, batch: int) -> dict[int, int] | None:
@@ -71,25 +83,29 @@ def _noted(note: Note, batch: int) -> dict[int, int] | None:
     return {int(partition): int(end) for partition, end in found["ends"].items()}
 
 
-def _labelled(records: DataFrame, label: str) -> DataFrame:
+def _labelled(records: DataFrame, label: bytes) -> DataFrame:
     """The records with their header; fails in a task that is tried again."""
     from pyspark.sql import functions as F
 
-    again = F.raise_error(F.lit(_AGAIN)).cast("string")
-    text = F.when(earlier_attempts(records.sparkSession) > 0, again).otherwise(F.lit(label))
-    mine = F.struct(F.lit(HEADER).alias("key"), text.cast("binary").alias("value"))
-    if "headers" in records.columns:
+    schema = records.schema
+    again = F.raise_error(F.lit(_AGAIN)).cast(schema["value"].dataType)
+    is_again = earlier_attempts(records.sparkSession) > 0
+    value = F.when(is_again, again).otherwise(F.col("value")).alias("value")
+    # All of it is constant: Spark makes the header once, not for every record.
+    headers = F.array(F.struct(F.lit(HEADER).alias("key"), F.lit(label).alias("value")))
+    if "headers" in schema.names:
         # Spark reads a record without headers as NULL, which would swallow ours.
-        given = F.coalesce(F.col("headers"), F.array().cast(records.schema["headers"].dataType))
-        return records.withColumn("headers", F.concat(given, F.array(mine)))
-    return records.withColumn("headers", F.array(mine))
+        given = F.coalesce(F.col("headers"), F.array().cast(schema["headers"].dataType))
+        headers = F.concat(given, headers)
+    others = [name for name in schema.names if name not in ("value", "headers")]
+    return records.select(value, headers.alias("headers"), *others)
 
 
 def _written(
     records: DataFrame,
     options: Mapping[str, str],
     noted: Mapping[int, int],
-    label: str,
+    label: bytes,
     partitions: int,
 ) -> DataFrame:
     """Key and value of the records of a batch that are in the topic."""
@@ -110,7 +126,7 @@ def _written(
     )
 
     def is_mine(header: Column) -> Column:
-        return (header["key"] == HEADER) & (header["value"] == F.lit(label).cast("binary"))
+        return (header["key"] == HEADER) & (header["value"] == F.lit(label))
 
     return frame.where(F.exists("headers", is_mine)).select("key", "value")
 
