@@ -127,7 +127,8 @@ def doubled(numbers):
 def test_a_failing_function_shows_its_line_and_the_others_go_on(
     tmp_path: Path, start: Callable[..., Any], finish: Callable[..., Any]
 ) -> None:
-    project = tmp_path / "failing"
+    # With a blank in the path: Java's options are split at blanks.
+    project = tmp_path / "two words" / "failing"
     (project / "data").mkdir(parents=True)
     (project / "app.py").write_text(FAILING)
     for number, content in enumerate([5, 0, 7]):

@@ -15,12 +15,14 @@ import pytest
 from confluent_kafka import Producer
 from pyspark.sql import DataFrame, SparkSession
 
+from headwater import Pipeline, Trigger
 from headwater.connectors import kafka
 from headwater.connectors.interface import REJECTED, OffsetRange, ReadRequest, WriteRequest
 from headwater.connectors.kafka import create_topic, end_offsets, partition_count
 from headwater.definitions import Limit, OutputMode, TriggerKind
 from headwater.errors import InvalidConnector, NotReadable, NotReplaceable, TopicMissing
-from headwater.settings import Connection
+from headwater.local.processes import wait_until
+from headwater.settings import Connection, Settings
 
 SCHEMA = "device string NOT NULL, at timestamp, celsius double"
 GOOD = {"device": "a", "at": "2026-01-01T12:00:00Z", "celsius": 1.5}
@@ -197,6 +199,34 @@ def test_records_pass_under_the_fast_triggers(
         assert broker.await_records(out, 2, query) == 2
     finally:
         query.stop()
+
+
+def test_a_continuous_table_resumes_and_keeps_what_it_rejected(
+    broker: Broker, tmp_path: Path
+) -> None:
+    topic, out = broker.topic(GOOD, "no json", GOOD), broker.topic()
+    connections = {"kafka": dict(broker.connection.options)}
+    app = Pipeline("fast", settings=Settings(tmp_path, connections=connections))
+    app.source("signals", kafka(topic), schema=SCHEMA)
+    continuous = Trigger.continuous("1 second")
+    app.table(name="copies", into=kafka(out), trigger=continuous)(lambda signals: signals)
+
+    def run_until(records: int, commits: int) -> None:
+        run = app.start()
+        try:
+            broker.await_records(out, records, run["copies"].streaming_query)
+            reached = (run["copies"].last_batch or 0) + commits
+            assert wait_until(lambda: (run["copies"].last_batch or 0) >= reached, timeout_s=300)
+        finally:
+            run.stop()
+        run.raise_failure()
+
+    run_until(2, commits=2)
+    rejected = f"{tmp_path}/.headwater/fast/tables/signals__rejected"
+    assert broker.spark.read.format("delta").load(rejected).count() == 1
+    broker.send(topic, [GOOD, "no json either"])
+    run_until(3, commits=2)
+    assert broker.spark.read.format("delta").load(rejected).count() == 2
 
 
 def test_progress_can_be_tracked_asynchronously(broker: Broker) -> None:

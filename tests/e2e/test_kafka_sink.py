@@ -148,3 +148,17 @@ def test_a_crash_between_the_sink_and_the_commit_changes_nothing(
             '{"word":"a","count":3}': 1,
         }
     )
+
+
+def test_records_without_headers_of_their_own_are_recognised_too(
+    spark: SparkSession, kafka_connection: Connection, topic: str
+) -> None:
+    """Spark reads a record without headers as NULL."""
+    kind = "array<struct<key: string, value: binary>>"
+    mine = F.array(F.struct(F.lit("origin").alias("key"), F.lit(b"here").alias("value")))
+    headers = F.when(F.col("value") == "1", mine).otherwise(F.lit(None).cast(kind))
+    frame = numbers(spark, 1, 2).withColumn("headers", headers)
+    request = request_for(kafka_connection, Memo())
+    for _ in range(2):
+        kafka(topic).write_increment(frame, request, query="q", batch=0)
+    assert in_topic(spark, kafka_connection, topic) == Counter({"1": 1, "2": 1})

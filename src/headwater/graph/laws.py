@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from headwater import schemas
-from headwater.definitions import Lookup, Model, Source, Table, duration_ms, kind_of
+from headwater.definitions import NO_GUARD, Lookup, Model, Source, Table, duration_ms, kind_of
 from headwater.errors import (
     EventTimeMissing,
     InvalidDuration,
@@ -88,7 +88,8 @@ def a_reload_takes_time(lookup: Lookup) -> None:
 
 
 def event_time_is_a_column(source: Source) -> None:
-    if source.event_time is None and (source.watermark or source.max_ahead):
+    is_guarded = source.max_ahead not in (None, NO_GUARD)
+    if source.event_time is None and (source.watermark or is_guarded):
         given = "watermark" if source.watermark else "max_ahead"
         problem = f"{given} needs an event_time"
         raise EventTimeMissing(source.name, problem, where=source.location)

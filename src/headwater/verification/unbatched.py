@@ -74,7 +74,7 @@ def problem_of(scene: Scene, table: str, trigger: Trigger, batch: Content) -> Pr
     for name, definition in scene.definitions.by_name.items():
         if isinstance(definition, Source):
             source = UnbatchedSource(scene.tape(name))
-            replaced[name] = replace(definition, connector=source)
+            replaced[name] = replace(definition, connector=source, max_per_batch=None)
         elif isinstance(definition, Table) and name == table:
             mode = None if trigger.kind is TriggerKind.CONTINUOUS else OutputMode.UPDATE
             replaced[name] = replace(definition, into=UnbatchedSink(), mode=mode)

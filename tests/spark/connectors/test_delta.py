@@ -91,3 +91,35 @@ def test_a_batch_replaces_rows_and_columns_in_one_commit(desk: Any) -> None:
 def test_an_input_without_a_path_is_refused(desk: Any) -> None:
     with pytest.raises(InvalidConnector, match="without a path"):
         delta().read_batch(desk.spark, desk.reads())
+
+
+def rows_of(desk: Any, *rows: tuple[Any, ...]) -> Any:
+    return desk.spark.createDataFrame(rows, "device string, at long, celsius double")
+
+
+def test_a_merge_that_comes_again_after_a_later_one_changes_nothing(desk: Any) -> None:
+    """A driver that stood still while another took over, or a correction before a replay."""
+    request = desk.writes(mode=OutputMode.UPDATE, key=("device",))
+    delta().prepare(desk.spark, "device string, at long, celsius double", request)
+
+    def write(celsius: float, *, query: str, batch: int) -> list[tuple[Any, ...]]:
+        frame = rows_of(desk, ("a", 1, celsius))
+        delta().write_increment(frame, request, query=query, batch=batch)
+        return content(desk, request)
+
+    assert write(1.0, query="mine", batch=0) == [("a", 1, 1.0)]
+    assert write(2.0, query="mine", batch=1) == [("a", 1, 2.0)]
+    assert write(1.0, query="mine", batch=0) == [("a", 1, 2.0)]
+    assert write(3.0, query="another", batch=0) == [("a", 1, 3.0)]
+    delta().merge(rows_of(desk, ("a", 1, 4.0)), request)
+    assert write(2.0, query="mine", batch=1) == [("a", 1, 4.0)]
+
+
+def test_an_older_row_of_a_later_batch_replaces_nothing(desk: Any) -> None:
+    request = desk.writes(mode=OutputMode.UPDATE, key=("device",), order_by=("at",))
+    delta().prepare(desk.spark, "device string, at long, celsius double", request)
+    steps = [(5, 1.0, 1.0), (4, 2.0, 1.0), (5, 3.0, 3.0), (None, 4.0, 3.0), (6, 5.0, 5.0)]
+    for batch, (at, celsius, expected) in enumerate(steps):
+        frame = rows_of(desk, ("a", at, celsius))
+        delta().write_increment(frame, request, query="mine", batch=batch)
+        assert content(desk, request)[0][2] == expected

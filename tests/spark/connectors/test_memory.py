@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
-from headwater.connectors import memory, parquet, queue, rate
+from headwater.connectors import delta, memory, parquet, queue, rate
 from headwater.definitions import OutputMode
 
 SCHEMA = "page string, at timestamp, tags array<string>"
@@ -75,3 +76,12 @@ def test_rows_per_second_are_spread_over_the_second_in_a_batch(desk: Any) -> Non
     frame = rate(2, rows=3).read_batch(desk.spark, desk.reads())
     found = frame.selectExpr("value", "unix_millis(timestamp)").collect()
     assert [tuple(row) for row in found] == [(0, 0), (1, 500), (2, 1000)]
+
+
+def test_two_pipelines_of_a_project_may_call_their_sources_alike(desk: Any) -> None:
+    one, two = (replace(desk.reads("n int"), pipeline=name) for name in ("one", "two"))
+    frame = queue([[(1,)]]).read_stream(desk.spark, one)
+    queue([[(2,)]]).read_stream(desk.spark, two)
+    desk.drain(frame, delta(), desk.writes())
+    found = desk.spark.read.format("delta").load(desk.writes().managed).collect()
+    assert [tuple(row) for row in found] == [(1,)]

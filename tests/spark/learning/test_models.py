@@ -301,6 +301,9 @@ def test_a_running_pipeline_trains_on_its_schedule_and_a_stop_calls_it_off(
         assert all(scored.acquire(timeout=300) for _ in range(2))
     finally:
         run.stop()
+    # The console and the doctor read them there.
+    kept = "".join(log.read_text() for log in (tmp_path / ".headwater").rglob("*.jsonl"))
+    assert '"ModelPublished"' in kept or "model_published" in kept
     assert run.stored("seen").where("model_version >= 2").count() > 0
     assert all(version.is_published for version in run.model("top").versions())
 

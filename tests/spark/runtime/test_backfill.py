@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 
 from headwater import Pipeline
 from headwater.connectors import console, json
-from headwater.errors import BackfillImpossible
+from headwater.errors import BackfillImpossible, BatchUnfinished
 from headwater.runtime.backfilling import Backfilled, backfill
 from headwater.settings import Settings
 
@@ -46,12 +46,19 @@ def application(folder: Path) -> Pipeline:
         )
 
     app.table(name="printed", into=console())(lambda rows: rows)
+    app.table(name="doubled")(lambda rows: rows.withColumn("n", F.col("n") * RATE["factor"]))
+    app.table(name="everything", mode="complete")(
+        lambda rows: rows.groupBy(F.window("at", "1 hour")).count().select("window.start", "count")
+    )
     return app
 
 
-def filled(spark: SparkSession, app: Pipeline, table: str, *range: dt.datetime) -> Backfilled:
+def filled(
+    spark: SparkSession, app: Pipeline, table: str, *range: dt.datetime, is_alone: bool = False
+) -> Backfilled:
     plan = app.plan(tables=[table])
-    return backfill(spark, plan.graph, app.settings, plan.tables[table].query, *range)
+    query = plan.tables[table].query
+    return backfill(spark, plan.graph, app.settings, query, *range, is_alone=is_alone)
 
 
 def totals(spark: SparkSession, folder: Path) -> dict[int, int]:
@@ -88,5 +95,39 @@ def test_what_the_stream_still_writes_is_refused(spark: SparkSession, tmp_path: 
     app.refresh(tables=["hours"])
     with pytest.raises(BackfillImpossible, match="still writes"):
         filled(spark, app, "hours", at(10), at(13))
+    # The window that begins at 12:00 is still open, though the range ends before the watermark.
+    with pytest.raises(BackfillImpossible, match="still writes"):
+        filled(spark, app, "hours", at(12), at(12, 5))
     with pytest.raises(BackfillImpossible, match="not before"):
         filled(spark, app, "hours", at(11), at(11))
+
+
+def test_rows_that_no_watermark_holds_back_are_replaced_between_two_runs_only(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    app = application(tmp_path)
+    give(tmp_path, "a", at(10), at(11), at(12))
+    app.refresh(tables=["doubled", "everything"])
+    monkeypatch.setitem(RATE, "factor", 10)
+    with pytest.raises(BackfillImpossible, match="stop the pipeline first"):
+        filled(spark, app, "doubled", at(11), at(12))
+    assert filled(spark, app, "doubled", at(11), at(12), is_alone=True).rows == 1
+    found = spark.read.format("delta").load(str(tmp_path / ".headwater/app/tables/doubled"))
+    assert sorted((row.at.hour, row.n) for row in found.collect()) == [(10, 1), (11, 10), (12, 1)]
+    offsets = tmp_path / ".headwater/app/checkpoints/doubled/offsets"
+    (offsets / "1").write_text((offsets / "0").read_text())
+    with pytest.raises(BatchUnfinished):
+        filled(spark, app, "doubled", at(11), at(12), is_alone=True)
+    with pytest.raises(BackfillImpossible, match="complete mode"):
+        filled(spark, app, "everything", at(10), at(11), is_alone=True)
+
+
+def test_a_table_that_is_read_as_a_stream_is_left_alone(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    app = application(tmp_path)
+    app.table(name="copies")(lambda doubled: doubled)
+    give(tmp_path, "a", at(10), at(12))
+    app.refresh(tables=["doubled"])
+    with pytest.raises(BackfillImpossible, match="copies reads it as a stream"):
+        filled(spark, app, "doubled", at(10), at(11), is_alone=True)

@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession
 from headwater import Pipeline
 from headwater.connectors import json, parquet
 from headwater.errors import (
+    BatchUnfinished,
     NoCheckpoint,
     SavepointExists,
     SavepointNotRestorable,
@@ -94,3 +95,42 @@ def test_what_cannot_be_taken_back_is_refused_before_anything_changes(
     assert stored(spark, tmp_path, "raw") == [(1,), (2,), (3,), (5,)]
     with pytest.raises(UnknownSavepoint, match="first"):
         mine.restore("frist", queries)
+
+
+def begin(folder: Path, table: str, batch: int) -> None:
+    """As if the driver had died in the middle of a batch: its offsets are there, no commit is."""
+    offsets = folder / ".headwater/app/checkpoints" / table / "offsets"
+    (offsets / str(batch)).write_text((offsets / str(batch - 1)).read_text())
+
+
+def test_a_batch_that_may_be_in_the_sink_is_never_written_twice(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    app = application(tmp_path, with_files=True)
+    give(tmp_path, 1, 2)
+    app.refresh()
+    mine, queries = savepoints(spark, app), app.plan().queries
+    mine.create("whole", queries)
+    begin(tmp_path, "copies", 1)
+    with pytest.raises(BatchUnfinished, match="batch 1"):
+        mine.create("half", queries)
+    with pytest.raises(SavepointNotRestorable, match="batches 1 to 1"):
+        mine.restore("whole", queries)
+
+
+def test_what_another_table_reads_as_a_stream_is_not_taken_back(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    app = Pipeline("app", settings=Settings(folder=tmp_path))
+    app.source("numbers", json("in"), schema="n long")
+    app.table(name="raw")(lambda numbers: numbers)
+    app.table(name="copies")(lambda raw: raw)
+    give(tmp_path, 1, 2)
+    app.refresh()
+    mine, queries = savepoints(spark, app), app.plan().queries
+    mine.create("first", queries)
+    mine.restore("first", queries)
+    give(tmp_path, 3)
+    app.refresh()
+    with pytest.raises(SavepointNotRestorable, match="copies reads raw as a stream"):
+        mine.restore("first", queries)
