@@ -39,6 +39,9 @@ from headwater.local import ports, services
 FILE = "headwater.toml"
 ENVIRONMENT_PREFIX = "HEADWATER_"
 _SECRET = re.compile(r"password|secret|token|passphrase|credential|jaas", re.I)
+_SECRET_OF_SPARK = re.compile(r"(password|passphrase|secret|\.key|token|jaas\.config)$", re.I)
+_SECRET_IN_URL = re.compile(r"//[^/@\s:]+:[^/@\s]+@|[?&;]password=", re.I)
+_REFERENCES = ("env:", "file:")
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,7 +216,7 @@ def load(
     return Settings(
         folder=folder.resolve(),
         connections=_connections(section, profile, folder),
-        spark={str(key): str(value) for key, value in section.get("spark", {}).items()},
+        spark=_spark(section, profile, folder),
         origins=origins,
         **values,
     )
@@ -283,10 +286,34 @@ def _connections(section: dict[str, Any], profile: str, folder: Path) -> dict[st
         if not isinstance(options, dict):
             raise InvalidSetting(f"connections.{name}", options, "a table of options", FILE)
         for option, value in options.items():
-            if _SECRET.search(option) and not str(value).startswith(("env:", "file:")):
+            is_secret = _SECRET.search(option) or _SECRET_IN_URL.search(str(value))
+            if is_secret and not str(value).startswith(_REFERENCES):
                 raise LiteralSecret(f"profile.{profile}.connections.{name}.{option}")
         connections[name] = {key: _anchored(str(value), folder) for key, value in options.items()}
     return connections
+
+
+def _spark(section: dict[str, Any], profile: str, folder: Path) -> dict[str, str]:
+    """Spark's own settings; a secret among them is a reference, as in a connection."""
+    found: dict[str, str] = {}
+    for key, value in section.get("spark", {}).items():
+        text = str(value)
+        if is_secret_of_spark(key):
+            if not text.startswith(_REFERENCES):
+                raise LiteralSecret(f"profile.{profile}.spark.{key}")
+            text = _revealed(_anchored(text, folder), f"profile.{profile}.spark", key)
+        found[str(key)] = text
+    return found
+
+
+def is_secret_of_spark(key: str) -> bool:
+    """
+    >>> is_secret_of_spark("spark.hadoop.fs.s3a.secret.key")
+    True
+    >>> is_secret_of_spark("spark.hadoop.fs.s3a.aws.credentials.provider")
+    False
+    """
+    return _SECRET_OF_SPARK.search(key) is not None
 
 
 def _anchored(value: str, folder: Path) -> str:

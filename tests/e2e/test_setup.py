@@ -141,7 +141,8 @@ def test_a_failed_download_is_explained_and_the_next_start_repairs_it(clone: Clo
 
 
 def test_a_start_killed_half_way_is_repaired_by_the_next(clone: Clone) -> None:
-    clone.set_uv(f"echo $$ >{clone.root}/uv-pid; exec sleep 600")
+    # What the step itself has started ends with it.
+    clone.set_uv(f"sleep 600 & echo $! >{clone.root}/uv-pid; wait")
     command = ["/bin/bash", str(clone.root / "headwater")]
     with subprocess.Popen(
         command, env=clone.environment(), start_new_session=True, stderr=subprocess.DEVNULL
@@ -166,6 +167,7 @@ def test_ctrl_c_ends_the_step_that_runs(clone: Clone) -> None:
         first.send_signal(signal.SIGINT)
         _, said = first.communicate(timeout=120)
     assert first.returncode == 130
+    assert "SETUP_INTERRUPTED" in said
     assert "the next ./headwater repairs it" in said
     pid = int((clone.root / "uv-pid").read_text())
     assert wait_until(lambda: mark(pid) is None, timeout_s=120)
@@ -236,3 +238,30 @@ def test_the_build_server_runs_the_tests_and_passes_their_exit_code_on(clone: Cl
         check=False,
     )
     assert (run.stdout, run.returncode) == (f"{clone.root.resolve()} test\n", 5)
+
+
+def test_the_built_wheel_gives_the_same_command_outside_the_repository(tmp_path: Path) -> None:
+    wheels, target = tmp_path / "wheels", tmp_path / "installed"
+    uv = Path(sys.executable).with_name("uv")
+    build = [uv, "build", "--wheel", "--no-build-isolation", "--offline", "-o", wheels, ROOT]
+    subprocess.run(build, check=True, capture_output=True, timeout=300)
+    [wheel] = wheels.glob("headwater-*.whl")
+    install = [uv, "pip", "install", "--no-deps", "--offline", "--target", target, wheel]
+    subprocess.run([*install, "--python", sys.executable], check=True, capture_output=True)
+    # The packages that it needs are those of this environment.
+    environment = {**os.environ, "PYTHONPATH": str(target)}
+    command = [sys.executable, target / "bin/headwater"]
+    where = "import headwater, sys; sys.stdout.write(headwater.__file__)"
+    found = subprocess.run(
+        [sys.executable, "-c", where], env=environment, cwd=tmp_path, capture_output=True, text=True
+    )
+    assert found.stdout.startswith(str(target))
+    done = subprocess.run(
+        [*command, "new", "myapp"], env=environment, cwd=tmp_path, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    assert "headwater run" in done.stdout
+    own = [path.relative_to(ROOT / "src") for path in (ROOT / "src/headwater").rglob("*")]
+    shipped = [path for path in own if path.suffix in (".jar", ".csv", ".js", ".css", ".lock")]
+    assert shipped
+    assert all((target / path).exists() for path in shipped)

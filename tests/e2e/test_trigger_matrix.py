@@ -13,7 +13,7 @@ from headwater.connectors import console, foreach, kafka, parquet
 from headwater.connectors.interface import Connector
 from headwater.connectors.kafka import create_topic
 from headwater.definitions import Trigger, TriggerKind
-from headwater.errors import HeadwaterError, NoModeFits, TriggerImpossible
+from headwater.errors import HeadwaterError, ModeImpossible, NoModeFits, TriggerImpossible
 from headwater.local.processes import wait_until
 from headwater.settings import Connection, Settings
 
@@ -42,6 +42,14 @@ def by_python(signals: DataFrame) -> DataFrame:
 def with_lookup(signals: DataFrame) -> DataFrame:
     known = signals.sparkSession.createDataFrame([("a",)], "value string")
     return text(signals).select("value").join(known, "value", "left")
+
+
+def in_windows(signals: DataFrame) -> DataFrame:
+    from pyspark.sql import functions as F
+
+    timed = text(signals).withWatermark("timestamp", "1 second")
+    counts = timed.groupBy(F.window("timestamp", "1 second")).count()
+    return counts.select(F.col("count").cast("string").alias("value"))
 
 
 KINDS: dict[str, Callable[[DataFrame], DataFrame]] = {
@@ -104,6 +112,18 @@ def test_a_trigger_is_possible_where_spark_runs_it(
     assert (problem is None) == (refusal is None), (problem, refusal)
 
 
+@pytest.mark.parametrize("mode", ["append", "update", "complete"])
+@pytest.mark.parametrize("kind", ["stateless", "aggregation", "counts in windows"])
+def test_a_mode_of_a_topic_is_possible_where_spark_runs_it(
+    kind: str, mode: str, broker: str, spark: SparkSession, tmp_path: Path
+) -> None:
+    shape = KINDS.get(kind, in_windows)
+    problem = refused_by_us(shape, SINKS["kafka"], Trigger.default(), broker, tmp_path, mode=mode)
+    writer = spark_writer(shape(stream(spark, broker)), "kafka", broker, tmp_path)
+    refusal = refused_by_spark(writer.outputMode(mode), tmp_path, last=0)
+    assert (problem is None) == (refusal is None), (problem, refusal)
+
+
 @pytest.mark.parametrize(
     ("theirs", "kind", "is_possible"),
     [
@@ -146,17 +166,23 @@ def refused_by_us(
     broker: str,
     folder: Path,
     topic: str = IN,
+    mode: str | None = None,
 ) -> HeadwaterError | None:
     connections = {"kafka": {"bootstrap_servers": broker}}
     settings = Settings(folder=folder, master="local[2]", connections=connections)
     app = Pipeline("app", settings=settings)
     app.source("signals", kafka(topic))
-    app.table(name="t", into=sink, trigger=trigger, reads={"signals": "signals"})(
-        lambda signals: shape(signals)
-    )
+    app.table(
+        name="t",
+        into=sink,
+        mode=mode,
+        trigger=trigger,
+        reads={"signals": "signals"},
+        unbounded_state=True,
+    )(lambda signals: shape(signals))
     try:
         app.plan()
-    except (TriggerImpossible, NoModeFits) as problem:
+    except (TriggerImpossible, NoModeFits, ModeImpossible) as problem:
         return problem
     return None
 

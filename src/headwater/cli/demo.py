@@ -59,13 +59,15 @@ def run(args: argparse.Namespace) -> int:
     from headwater.cli.broker import demo_broker
     from headwater.cli.printing import step_printer
     from headwater.cli.sessions import refuse_second_run
+    from headwater.events import step
 
     report = step_printer()
     _require_own_folder()
     refuse_second_run(_application(bootstrap_servers=""))
     with demo_broker(Path(_HOME), keeps=args.keep, report=report) as address:
         application = _application(bootstrap_servers=address)
-        _start_from_nothing(application.settings.connection("kafka"))
+        with step("Emptying the demo's topics and tables", report):
+            _start_from_nothing(application.settings.connection("kafka"))
         code = _run(application, args, report)
     if args.keep:
         _tell_how_to_look(address)
@@ -128,7 +130,8 @@ def _run(application: Application, args: argparse.Namespace, report: Report) -> 
         session_for(application, report=report, is_verbose=args.verbose),
     ):
         signals.take()
-        plan = application.pipeline.plan(report=report)
+        with step("Planning", report):
+            plan = application.pipeline.plan(report=report)
         tell_plan(plan)
         fleet = Fleet(
             application.settings.connection("kafka").require("bootstrap_servers"),
@@ -145,7 +148,9 @@ def _run(application: Application, args: argparse.Namespace, report: Report) -> 
         started = application.pipeline.start(plan=plan, report=driver.report, app=APP)
         was_forced, ends = _drive(started, driver, fleet, application)
         code = tell_end(started, driver, was_forced=was_forced)
-    proved = _prove(application, fleet, ends)
+    with step("Reading the topic and the table for the proof", report):
+        proof = _proof(application, fleet, ends)
+    proved = _tell_proof(fleet, proof)
     _judge(application)
     return proved or code
 
@@ -187,22 +192,27 @@ def _reached(progress: dict[str, object] | None, topic: str, ends: dict[int, int
     return all(int(reached.get(str(partition), 0)) >= end for partition, end in ends.items())
 
 
-def _prove(application: Application, fleet: Fleet, ends: dict[int, int]) -> ExitCode:
+def _proof(application: Application, fleet: Fleet, ends: dict[int, int]) -> Proof | None:
     from headwater.demo.app import TOPIC
     from headwater.demo.proof import prove
     from headwater.runtime.storage import Storage
 
     if fleet.failure is not None:
-        print(f"The fleet failed: {fleet.failure}")
-        return ExitCode.FAILED
+        return None
     storage = Storage(application.settings.storage_root, application.pipeline.name)
-    proof: Proof = prove(
+    return prove(
         fleet.bootstrap_servers,
         TOPIC,
         ends,
         raw=storage.table("raw"),
         rejected=storage.table("records__rejected"),
     )
+
+
+def _tell_proof(fleet: Fleet, proof: Proof | None) -> ExitCode:
+    if proof is None:
+        print(f"The fleet failed: {fleet.failure}")
+        return ExitCode.FAILED
     print("\n".join(proof.lines()), flush=True)
     return ExitCode.OK if proof.holds else ExitCode.FAILED
 

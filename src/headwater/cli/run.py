@@ -172,7 +172,7 @@ def _stream(application: Application, args: argparse.Namespace) -> int:
     from headwater.cli.standby import stand_by
     from headwater.cli.supervise import heed_supervisor
     from headwater.cli.views import view_for
-    from headwater.events import both
+    from headwater.events import both, step
 
     application, endpoint = attachable(application, args.connect)
     pipeline = application.pipeline
@@ -191,7 +191,8 @@ def _stream(application: Application, args: argparse.Namespace) -> int:
         try:
             if signals.requested.is_set():
                 return _nothing_done()
-            plan = pipeline.plan(tables=args.tables, trigger=_trigger(args), report=steps)
+            with step("Planning", steps):
+                plan = pipeline.plan(tables=args.tables, trigger=_trigger(args), report=steps)
             tell_plan(plan)
             if signals.requested.is_set():
                 return _nothing_done()

@@ -23,6 +23,12 @@ _RECENT = 10
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("table", nargs="?", metavar="TABLE", help="one running table in detail")
     parser.add_argument("--json", action="store_true", help="as JSON, for programs")
+    parser.add_argument(
+        "--wait",
+        type=options.seconds,
+        metavar="60s",
+        help="first wait until what runs has ended, so long at most",
+    )
     options.add_settings(parser)
 
 
@@ -34,6 +40,11 @@ def run(args: argparse.Namespace) -> int:
     from headwater.settings import load
 
     settings = load(project_folder(Path.cwd()), flags=options.flags(args))
+    if args.wait is not None:
+        from headwater.cli.runs import ended, live_runs
+
+        for found in live_runs(settings):
+            ended(found, settings, args.wait)
     if args.table:
         return _one_table(settings, args.table, as_json=args.json)
     described = [described_run(run, settings) for run in find_runs(settings.local_folder)]

@@ -4,7 +4,6 @@ finished and committed."""
 from __future__ import annotations
 
 import argparse
-import time
 from typing import TYPE_CHECKING
 
 from headwater.cli import options
@@ -16,7 +15,6 @@ if TYPE_CHECKING:
 
 SUMMARY = "stop what runs here, or one table of it"
 
-_POLL_S = 0.1
 _GRACE_S = 30.0
 
 
@@ -60,18 +58,10 @@ def run(args: argparse.Namespace) -> int:
 
 def await_end(found: FoundRun, settings: Settings, timeout_s: float) -> None:
     """Returns when the pipeline has let go of its folder, and tells its last batches."""
-    from headwater.errors import StillRunning
-    from headwater.runtime.ownership import find_runs
+    from headwater.cli.runs import ended
 
-    deadline = time.monotonic() + timeout_s
+    now = ended(found, settings, timeout_s)
     pipeline = found.record.pipeline
-    while True:
-        now = next(r for r in find_runs(settings.local_folder) if r.record.pipeline == pipeline)
-        if not now.is_alive or now.record.pid != found.record.pid:
-            break
-        if time.monotonic() > deadline:
-            raise StillRunning(pipeline, found.record.pid, timeout_s)
-        time.sleep(_POLL_S)
     print(f"{pipeline}: stopped")
     for table, batch in now.record.last_batches.items():
         print(f"  {table}: after {_batch(batch)}")

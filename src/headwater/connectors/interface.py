@@ -259,6 +259,10 @@ class Connector:
 
     # Words
 
+    def chosen_options(self) -> dict[str, tuple[str, str]]:
+        """Options of Spark's reader that are set by default, each with its value and its reason."""
+        return {}
+
     def describe(self) -> str:
         """A few words for the plan: `kafka topic signals`."""
         return self.system

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 import textwrap
 from collections.abc import Iterator
 
@@ -14,7 +16,7 @@ from headwater.planning.lateness import late_words
 from headwater.planning.plan import Decisions, Plan, TablePlan
 from headwater.planning.triggers import MEANINGS
 from headwater.runtime.session import spark_settings
-from headwater.settings import CHECKPOINT_FILES, Settings
+from headwater.settings import CHECKPOINT_FILES, Settings, is_secret_of_spark
 
 _WIDTH = 100
 _LABEL = 12
@@ -38,8 +40,27 @@ def settings_text(plan: Plan) -> str:
     for setting in spark_settings(plan.settings):
         found = plan.spark.sparkContext.getConf().get(setting.key, setting.value)
         reason = setting.reason if found == setting.value else "set by the session that was active"
-        lines.append(f"{setting.key} = {found}\n    {reason}")
+        shown = "(not shown)" if is_secret_of_spark(setting.key) else found
+        lines.append(f"{setting.key} = {shown}\n    {reason}")
+    lines += [f"{what}\n    {why}" for what, why in _beside(plan)]
     return "\n".join(lines)
+
+
+def _beside(plan: Plan) -> Iterator[tuple[str, str]]:
+    """What is chosen for speed or safety and is no setting of the session."""
+    yield (
+        f"PYSPARK_PYTHON = {os.environ.get('PYSPARK_PYTHON', sys.executable)}",
+        "workers run the driver's Python; the variable, or worker_python on a cluster, changes it",
+    )
+    for source in plan.graph.definitions.sources.values():
+        for option, (value, why) in source.connector.chosen_options().items():
+            yield f"{option} = {value}  (source {source.name})", f"{why}; options= wins"
+        if source.schema is not None and source.connector.needs_schema:
+            yield (
+                f"each record is parsed once  (source {source.name})",
+                "a filter behind from_json parses kept rows twice; without a schema, the raw value "
+                "is yours to parse",
+            )
 
 
 def explain_text(plan: Plan, table: str) -> str:

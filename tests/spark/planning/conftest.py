@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from headwater.connectors import console, delta, foreach_batch, memory, parquet
+from headwater.connectors import console, delta, foreach, foreach_batch, memory, parquet
 from headwater.connectors.interface import Connector
 
 if TYPE_CHECKING:
@@ -133,7 +133,14 @@ def sink_cases() -> dict[str, SinkCase]:
         "memory": SinkCase(memory(), (), lambda frame, at: _in_memory(frame, at)),
         "console": SinkCase(console(), (), lambda frame, at: frame.writeStream.format("console")),
         "foreach_batch": SinkCase(foreach_batch(ignore), (), each_batch),
+        "foreach": SinkCase(
+            foreach(_nothing), (), lambda frame, at: frame.writeStream.foreach(_nothing)
+        ),
     }
+
+
+def _nothing(row: Any) -> None:
+    pass
 
 
 def _in_memory(frame: DataFrame, at: Path) -> Any:

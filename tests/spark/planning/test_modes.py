@@ -1,4 +1,7 @@
-"""Our verdict on mode x sink x kind of query is what Spark does when the query is started."""
+"""Our verdict on mode x sink x kind of query is what Spark does when the query is started.
+
+A Kafka topic as the sink is in tests/e2e/test_trigger_matrix.py.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +31,7 @@ KINDS = (
     "sort",
     "lookup join",
 )
-SINKS = ("parquet", "delta", "delta with key", "memory", "console", "foreach_batch")
+SINKS = ("parquet", "delta", "delta with key", "memory", "console", "foreach_batch", "foreach")
 DEADLINE_S = 300
 
 # Refusals that come late, in the first batch, depend on the kind of query or on the sink: every

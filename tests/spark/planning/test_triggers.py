@@ -5,13 +5,17 @@ Sources and sinks of Kafka are in tests/e2e/test_trigger_matrix.py.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+import datetime as dt
+import socket as socket_module
+import threading
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from headwater.connectors import console, foreach_batch, memory, parquet, rate
+from headwater.connectors import console, delta, foreach_batch, memory, parquet, rate, socket
 from headwater.connectors.interface import Connector, ReadRequest, WriteRequest
 from headwater.definitions import OutputMode, Source, Trigger, TriggerKind
 from headwater.local.processes import wait_until
@@ -46,7 +50,9 @@ SINKS = {
     "console": console(),
     "parquet": parquet("out"),
     "foreach_batch": foreach_batch(lambda frame, batch: None),
+    "delta": delta("out"),
 }
+NOON = dt.datetime(2026, 1, 1, 12, tzinfo=dt.UTC)
 
 
 def python_function(frame: DataFrame) -> DataFrame:
@@ -83,11 +89,64 @@ def test_a_trigger_is_possible_where_spark_runs_it(
     assert found.is_possible == (refusal is None), (found, refusal)
 
 
-@pytest.mark.parametrize("trigger", [kind for kind in TriggerKind if "time" not in kind.value][:3])
-def test_micro_batch_triggers_take_every_query(
-    trigger: TriggerKind, spark: SparkSession, tmp_path: Path
+@pytest.fixture(scope="module")
+def other_sources(
+    spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[dict[str, Connector]]:
+    folder = tmp_path_factory.mktemp("sources")
+    rows = spark.range(3).selectExpr("timestamp_seconds(id) AS timestamp", "id AS value")
+    rows.write.parquet(str(folder / "files"))
+    rows.write.format("delta").save(str(folder / "table"))
+    with socket_module.create_server(("127.0.0.1", 0)) as server:
+        is_over = threading.Event()
+        server.settimeout(0.2)
+        thread = threading.Thread(target=_say_numbers, args=(server, is_over), daemon=True)
+        thread.start()
+        yield {
+            "files": parquet(str(folder / "files")),
+            "delta": delta(str(folder / "table")),
+            "memory": memory(rows=[(NOON, 1), (NOON, 2)]),
+            "socket": socket("127.0.0.1", server.getsockname()[1]),
+        }
+        is_over.set()
+        thread.join()
+
+
+def _say_numbers(server: socket_module.socket, is_over: threading.Event) -> None:
+    """Sends lines to whoever connects, until the end."""
+    connections: list[socket_module.socket] = []
+    while not is_over.is_set():
+        with contextlib.suppress(TimeoutError):
+            connections.append(server.accept()[0])
+        for connection in connections:
+            with contextlib.suppress(OSError):
+                connection.sendall(b"1\n2\n")
+    for connection in connections:
+        connection.close()
+
+
+@pytest.mark.parametrize("trigger", [TriggerKind.CONTINUOUS, TriggerKind.REAL_TIME])
+@pytest.mark.parametrize("source", ["files", "delta", "memory", "socket"])
+def test_a_source_is_possible_where_spark_runs_it(
+    source: str,
+    trigger: TriggerKind,
+    other_sources: dict[str, Connector],
+    spark: SparkSession,
+    tmp_path: Path,
 ) -> None:
-    question = asked(spark, SOURCES["rate per batch"], SINKS["console"], KINDS["union"], trigger)
+    shape = KINDS["stateless"]
+    question = asked(spark, other_sources[source], SINKS["console"], shape, trigger)
+    refusal = refused_by_spark(question, trigger, tmp_path)
+    found = verdict(question, trigger)
+    assert found.is_possible == (refusal is None), (found, refusal)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("trigger", list(TRIGGERS)[:4])
+def test_micro_batch_triggers_take_every_query(
+    trigger: TriggerKind, kind: str, spark: SparkSession, tmp_path: Path
+) -> None:
+    question = asked(spark, SOURCES["rate per batch"], SINKS["console"], KINDS[kind], trigger)
     assert verdict(question, trigger).is_possible
     assert refused_by_spark(question, trigger, tmp_path) is None
 

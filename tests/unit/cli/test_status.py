@@ -1,6 +1,7 @@
 """Status, stop and show as a second process sees a project."""
 
 import json
+import threading
 from pathlib import Path
 
 import pytest
@@ -48,6 +49,19 @@ def test_a_stopped_pipeline_tells_its_last_batches(
     assert "one (app.py): stopped" in told
     assert "even: stopped, batch 7" in told
     assert "seen: stopped, no batch" in told
+
+
+def test_one_can_wait_for_the_end_so_long_and_no_longer(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ownership = owned(project)
+    assert main.main(["status", "--wait", "200ms"]) != 0
+    assert "STILL_RUNNING" in capsys.readouterr().err
+    ending = threading.Timer(0.3, lambda: ownership.release({"even": 7}, {}))
+    ending.start()
+    assert main.main(["status", "--wait", "60s"]) == 0
+    ending.join()
+    assert "even: stopped, batch 7" in capsys.readouterr().out
 
 
 def test_a_crashed_pipeline_is_told_from_its_checkpoint(

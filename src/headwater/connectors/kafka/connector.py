@@ -287,6 +287,10 @@ class Kafka(Connector):
             columns.append(F.to_json(F.struct(*key)).alias("key"))
         return [*columns, *(F.col(name) for name in routing if name != "key")]
 
+    def chosen_options(self) -> dict[str, tuple[str, str]]:
+        why = "fewer, larger fetches: Kafka's defaults are made for small consumers"
+        return {name: (self.options.get(name, value), why) for name, value in _FAST_READ.items()}
+
     def check_writable(self, request: WriteRequest) -> None:
         connection = _required(request.connection)
         found = topics_of(connection)
