@@ -129,6 +129,7 @@ class Files:
         # As Spark writes its checkpoints: beside its place, then renamed, or as the storage can.
         assert self._spark is not None
         settings = self._spark._jsparkSession.sessionState().newHadoopConf()
+        self._hadoop(path).mkdirs(self._path(path).getParent())
         manager = module(self._spark, _CHECKPOINT_FILES).create(self._path(path), settings)
         stream = manager.createAtomic(self._path(path), True)
         stream.write(text.encode())
