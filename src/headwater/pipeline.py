@@ -46,7 +46,7 @@ from headwater.errors import (
     UnknownOption,
     UnknownTable,
 )
-from headwater.events import Event, PipelineStopped, Report, both, silent
+from headwater.events import Event, PipelineStarted, PipelineStopped, Report, both, silent
 from headwater.settings import Settings, load
 
 if TYPE_CHECKING:
@@ -473,11 +473,12 @@ class Pipeline:
         frames[name].show(rows, truncate=False)
 
     def _let_listen(self, spark: SparkSession) -> Report:
-        """Adds the listeners; the report that is returned removes them at the end."""
-        for listener in self._listeners:
-            spark.streams.addListener(listener)
+        """Adds the listeners when the pipeline starts and removes them at its end."""
 
         def report(event: Event) -> None:
+            if isinstance(event, PipelineStarted):
+                for listener in self._listeners:
+                    spark.streams.addListener(listener)
             if isinstance(event, PipelineStopped):
                 for listener in self._listeners:
                     spark.streams.removeListener(listener)

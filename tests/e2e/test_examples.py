@@ -157,7 +157,7 @@ def test_every_row_arrives_under_every_trigger_with_a_finite_latency(
     import latency
 
     found = [
-        latency.measure(kafka_connection, name, rate=100, seconds=1.5, warm_up_s=0)
+        latency.measure(kafka_connection, name, rate=100, seconds=1.5, warm_up_s=0, burst=2000)
         for name in latency.WAYS
     ]
     assert [one.trigger for one in found] == list(latency.WAYS)
@@ -171,4 +171,15 @@ def test_the_stored_latencies_are_those_of_the_readme() -> None:
     assert {"cores", "spark", "kafka"} <= stored["machine"].keys()
     for one in stored["results"]:
         line = next(line for line in readme.splitlines() if line.startswith(one["trigger"]))
-        assert [str(one[name]) for name in ("p50_ms", "p99_ms", "most_ms")] == line.split()[2:]
+        told = [*(str(one[name]) for name in ("p50_ms", "p99_ms", "most_ms"))]
+        assert [*told, f"{one['burst_rows_per_s']:,}"] == line.split()[2:]
+
+
+def test_the_batch_program_of_one_function_prints_what_its_readme_shows() -> None:
+    folder = EXAMPLES / "one_function"
+    done = subprocess.run(
+        [sys.executable, "batch.py"], cwd=folder, capture_output=True, text=True, timeout=600
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip()
+    assert done.stdout.strip() in (folder / "README.md").read_text()

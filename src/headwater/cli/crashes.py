@@ -174,6 +174,9 @@ def _concluded(
         print(f"results: {path}")
     if is_exact:
         shutil.rmtree(place, ignore_errors=True)
+        if not reached or (args.all and len(reached) < len(crashes)):
+            print("not proved: crashes that were not reached show nothing")
+            return ExitCode.FAILED
         print("nothing lost, nothing twice")
         return ExitCode.OK
     print(f"seed {args.seed}; what was written is kept in {place}")

@@ -1,5 +1,6 @@
 """The classes of our own in the JVM: local files without a process for each of them, the lags of
-rows as they pass, what tasks tell their driver, and appends to Delta that are known to be new.
+rows as they pass, what tasks tell their driver, appends to Delta that are known to be new, and the
+header by which records of Kafka are known again.
 
 The jar beside this file is made from `java/` by `python tools/build_jar.py`.
 """
@@ -17,6 +18,7 @@ LOCAL_FILES = "io.headwater.LocalFiles"
 LAGS = "io.headwater.Lags"
 TOLD = "io.headwater.Told"
 APPEND = "io.headwater.Append"
+LABEL = "io.headwater.Label"
 
 
 def headwater_jar() -> Path:

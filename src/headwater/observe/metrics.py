@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import math
 import threading
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping
@@ -244,11 +245,17 @@ def _escaped(text: str) -> str:
 
 
 def _number(value: float) -> str:
-    """Whole numbers without a fraction.
+    """Whole numbers without a fraction; what is no number as Prometheus writes it.
 
     >>> _number(3.0), _number(0.25), _number(1767268810.5)
     ('3', '0.25', '1767268810.5')
+    >>> _number(float("nan")), _number(float("-inf"))
+    ('NaN', '-Inf')
     """
+    if math.isnan(value):
+        return "NaN"
+    if math.isinf(value):
+        return "+Inf" if value > 0 else "-Inf"
     return str(int(value)) if value == int(value) else repr(float(value))
 
 

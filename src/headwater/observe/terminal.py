@@ -5,9 +5,16 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from headwater.events import Event, ModelPublished, ModelRefused
+from headwater.events import (
+    Event,
+    GapsFound,
+    LookupReloaded,
+    ModelPublished,
+    ModelRefused,
+    QueryRestarting,
+)
 from headwater.observe.board import Board, TableFigures
-from headwater.observe.lines import clock, has_watermark, model_line, rate
+from headwater.observe.lines import clock, event_line, has_watermark, rate
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -27,6 +34,10 @@ _COLUMNS = (
     "late",
     "re-\njected",
 )
+
+
+_SAID = (GapsFound, LookupReloaded, ModelPublished, ModelRefused, QueryRestarting)
+"""What is said above the figures; they show the rest, and a failure is told by who drives."""
 
 
 class LiveView:
@@ -57,8 +68,8 @@ class LiveView:
 
     def report(self, event: Event) -> None:
         self._board.report(event)
-        if isinstance(event, ModelPublished | ModelRefused):
-            self.say(model_line(event))
+        if isinstance(event, _SAID) and (line := event_line(event)) is not None:
+            self.say(line)
 
     def say(self, text: str) -> None:
         self._console.print(text, markup=False, highlight=False, soft_wrap=True)

@@ -136,6 +136,8 @@ class HistoryReader:
     def new(self) -> Iterator[Record]:
         """The records that were written since the last call."""
         files = _files(self._folder)
+        if self._file is not None and self._was_replaced():
+            self._file, self._position = None, 0
         if self._file is None and self._newest_bytes is not None:
             files = _newest(files, self._newest_bytes)
         if self._file is not None and self._file in files:
@@ -144,6 +146,14 @@ class HistoryReader:
             if file != self._file:
                 self._file, self._position = file, 0
             yield from self._read_on(file)
+
+    def _was_replaced(self) -> bool:
+        """A history that was removed begins anew, with a file of the same name."""
+        assert self._file is not None
+        try:
+            return self._file.stat().st_size < self._position
+        except FileNotFoundError:
+            return False
 
     def _read_on(self, file: Path) -> Iterator[Record]:
         try:

@@ -387,6 +387,21 @@ def test_a_batch_writes_nothing(tmp_path: Path) -> None:
     assert not (tmp_path / ".headwater").exists()
 
 
+def test_a_batch_of_one_table_leaves_what_the_stream_of_another_rejected(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    app = storing(tmp_path)
+    app.table(name="copies")(lambda signals: signals)
+    write(tmp_path, "1", reading("a", 0, 20.0), "not json")
+    app.refresh(tables=["raw"])
+    write(tmp_path, "2", "not json either")
+    app.replace(tables=["copies"])
+    # The stream of `raw` reports them: what it has not read yet, it stores when it does.
+    assert len(stored(spark, tmp_path, "signals__rejected")) == 1
+    app.refresh(tables=["raw"])
+    assert len(stored(spark, tmp_path, "signals__rejected")) == 2
+
+
 def test_replacing_what_a_stream_wrote_must_be_asked_for(
     spark: SparkSession, tmp_path: Path
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -72,6 +73,7 @@ def test_the_triggers_page_has_a_column_per_kind() -> None:
     [
         "interval",
         "task type",
+        "latency",
         "throughput",
         "commit type",
         "log before or after",
@@ -84,3 +86,16 @@ def test_the_triggers_page_fills_every_row(row: str) -> None:
         line for line in (DOCS / "triggers.md").read_text().splitlines() if f"| {row}" in line
     )
     assert all(cell.strip() for cell in cells.strip("|").split("|"))
+
+
+def test_the_triggers_page_tells_what_was_measured() -> None:
+    """By examples/latency, which stores its results."""
+    stored = json.loads((DOCS.parents[1] / "examples/latency/result.json").read_text())
+    lines = (DOCS / "triggers.md").read_text().splitlines()
+    latency, throughput = (
+        next(line for line in lines if line.startswith(f"| {row}"))
+        for row in ("latency", "throughput")
+    )
+    for one in stored["results"]:
+        assert f"{one['p50_ms']:.3g} / {one['p99_ms']:.3g} ms" in latency, one["trigger"]
+        assert f"{one['burst_rows_per_s']:,} rows/s" in throughput, one["trigger"]

@@ -107,3 +107,15 @@ def test_a_disk_that_refuses_neither_blocks_nor_raises(tmp_path: Path) -> None:
     writer.report(batch(0))
     writer.close()
     assert writer.dropped == 1
+
+
+def test_a_history_that_was_removed_and_begun_anew_is_read_from_its_beginning(
+    tmp_path: Path,
+) -> None:
+    write(tmp_path, *(batch(number) for number in range(5)))
+    reader = HistoryReader(tmp_path)
+    assert len(list(reader.new())) == 5
+    for file in tmp_path.glob("*.jsonl"):
+        file.unlink()
+    write(tmp_path, batch(70))
+    assert [record.facts["batch"] for record in reader.new()] == [70]

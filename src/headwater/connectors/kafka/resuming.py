@@ -8,24 +8,28 @@ that Spark tries again fails on purpose, so that the batch goes this way too.
 
 from __future__ import annotations
 
+import contextlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from hashlib import blake2b
 from typing import TYPE_CHECKING
 
 from headwater.connectors.interface import Note
 from headwater.connectors.kafka.clients import end_offsets, partition_count
+from headwater.jvm.jar import LABEL
 from headwater.jvm.telling import earlier_attempts
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import Column, DataFrame, SparkSession
 
     from headwater.settings import Connection
 
 HEADER = "headwater"
 """Name of the header that says which query and batch wrote a record."""
-_LABEL_BYTES = 8
+_LABEL_BYTES = 6
 """A record may be small: its label is a short digest of query and batch, not their names."""
+_PROPERTY = "headwater.kafka.label"
+_INTERCEPTORS = "kafka.interceptor.classes"
 _AGAIN = "a task of headwater was tried again"
 _TRIES = 5
 _EARLIEST = -2
@@ -56,8 +60,9 @@ def write_once(
             there = _written(records, options, noted, label, partitions)
             missing = _without(records, there, is_keyed=is_keyed)
         try:
-            labelled = _labelled(missing, label)
-            labelled.write.format("kafka").options(**options).save()
+            with _labelling(records.sparkSession, label):
+                writer = _failing_again(missing).write.format("kafka")
+                writer.options(**_with_interceptor(options)).save()
             return
         except Exception as failure:
             # What a task raised comes as text inside Spark's own exceptions.
@@ -65,13 +70,30 @@ def write_once(
                 raise
 
 
-def label_of(query: str, batch: int) -> bytes:
+def label_of(query: str, batch: int) -> str:
     """What the header of a batch's records holds.
 
     >>> len(label_of("5c5c3d6f-0d0c-4a4e-8f0c-0f4f6f1f2f3f", 7))
-    8
+    12
     """
-    return blake2b(f"{query}/{batch}".encode(), digest_size=_LABEL_BYTES).digest()
+    return blake2b(f"{query}/{batch}".encode(), digest_size=_LABEL_BYTES).hexdigest()
+
+
+@contextlib.contextmanager
+def _labelling(spark: SparkSession, label: str) -> Iterator[None]:
+    """Jobs of this thread tell their tasks the label, which the producer gives to every record."""
+    context = spark.sparkContext
+    context.setLocalProperty(_PROPERTY, label)
+    try:
+        yield
+    finally:
+        context.setLocalProperty(_PROPERTY, None)  # type: ignore[arg-type]  # removes it
+
+
+def _with_interceptor(options: Mapping[str, str]) -> dict[str, str]:
+    """The producer's options; interceptors of the user's own come first."""
+    mine = ",".join(filter(None, [options.get(_INTERCEPTORS), LABEL]))
+    return {**options, _INTERCEPTORS: mine}
 
 
 def _noted(note: Note, batch: int) -> dict[int, int] | None:
@@ -83,36 +105,31 @@ def _noted(note: Note, batch: int) -> dict[int, int] | None:
     return {int(partition): int(end) for partition, end in found["ends"].items()}
 
 
-def _labelled(records: DataFrame, label: bytes) -> DataFrame:
-    """The records with their header; fails in a task that is tried again."""
+def _failing_again(records: DataFrame) -> DataFrame:
+    """The records; fails in a task that is tried again."""
     from pyspark.sql import functions as F
 
-    schema = records.schema
-    again = F.raise_error(F.lit(_AGAIN)).cast(schema["value"].dataType)
+    again = F.raise_error(F.lit(_AGAIN)).cast(records.schema["value"].dataType)
     is_again = earlier_attempts(records.sparkSession) > 0
-    value = F.when(is_again, again).otherwise(F.col("value")).alias("value")
-    # All of it is constant: Spark makes the header once, not for every record.
-    headers = F.array(F.struct(F.lit(HEADER).alias("key"), F.lit(label).alias("value")))
-    if "headers" in schema.names:
-        # Spark reads a record without headers as NULL, which would swallow ours.
-        given = F.coalesce(F.col("headers"), F.array().cast(schema["headers"].dataType))
-        headers = F.concat(given, headers)
-    others = [name for name in schema.names if name not in ("value", "headers")]
-    return records.select(value, headers.alias("headers"), *others)
+    return records.withColumn("value", F.when(is_again, again).otherwise(F.col("value")))
 
 
 def _written(
     records: DataFrame,
     options: Mapping[str, str],
     noted: Mapping[int, int],
-    label: bytes,
+    label: str,
     partitions: int,
 ) -> DataFrame:
     """Key and value of the records of a batch that are in the topic."""
     from pyspark.sql import functions as F
 
     topic = options["topic"]
-    client = {name: value for name, value in options.items() if name.startswith("kafka.")}
+    client = {
+        name: value
+        for name, value in options.items()
+        if name.startswith("kafka.") and name != _INTERCEPTORS
+    }
     # A partition that is new since then is read from its beginning.
     start = {topic: {str(p): noted.get(p, _EARLIEST) for p in range(partitions)}}
     frame = (
@@ -126,7 +143,7 @@ def _written(
     )
 
     def is_mine(header: Column) -> Column:
-        return (header["key"] == HEADER) & (header["value"] == F.lit(label))
+        return (header["key"] == HEADER) & (header["value"] == F.lit(label.encode()))
 
     return frame.where(F.exists("headers", is_mine)).select("key", "value")
 

@@ -42,7 +42,9 @@ class Watched:
         self._lock = threading.Lock()
         self._series: dict[str, Series] = {}
         self._recent = Recent()
-        self._events: deque[Record] = deque(maxlen=_EVENTS)
+        # Apart: a failure stays in sight, however many batches come after it.
+        self._batches: deque[Record] = deque(maxlen=_EVENTS)
+        self._others: deque[Record] = deque(maxlen=_EVENTS)
         self._tables: dict[str, dict[str, Any]] = {}
         self._models: dict[str, deque[dict[str, Any]]] = {}
         self._number = 0
@@ -88,12 +90,9 @@ class Watched:
     def events(self, *, limit: int, batches: bool, table: str | None) -> list[dict[str, Any]]:
         """The newest first."""
         with self._lock:
-            chosen = [
-                record
-                for record in reversed(self._events)
-                if (batches or record.kind != "BatchCompleted")
-                and (table is None or _subject(record.facts) == table)
-            ]
+            known = [*self._others, *(self._batches if batches else ())]
+        chosen = [r for r in known if table is None or _subject(r.facts) == table]
+        chosen.sort(key=lambda record: record.number, reverse=True)
         return [_told(record) for record in chosen[:limit]]
 
     def models(self) -> list[dict[str, Any]]:
@@ -131,7 +130,7 @@ class Watched:
         if record.kind.startswith("Model") and "model" in facts:
             versions = self._models.setdefault(facts["model"], deque(maxlen=_VERSIONS))
             versions.append({"at": record.at, "kind": record.kind, **facts})
-        self._events.append(record)
+        (self._batches if record.kind == "BatchCompleted" else self._others).append(record)
 
 
 def _told(record: Record) -> dict[str, Any]:

@@ -81,7 +81,8 @@ def state_commits_dominate(case: Case) -> Advice | None:
         ),
         f"batches become up to {commit_ms / batch_ms:.0%} shorter",
         '"spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled" = "true"  '
-        f"(unless it is), then a longer trigger: trigger={_quoted(2 * batch_ms)}",
+        f"(unless it is), then a longer trigger: "
+        f"trigger={_quoted(2 * max(batch_ms, case.interval_ms or 0))}",
     )
 
 
@@ -115,7 +116,7 @@ def _faster(case: Case) -> str:
     limited = [source for source in case.sources if source.get("limit")]
     if limited:
         return f"a higher max_per_batch for {limited[0]['name']} (now {limited[0]['limit']})"
-    return f'master = "local[{2 * case.cores}]" or a cluster (headwater.toml)'
+    return 'master = "spark://…": more cores, on a larger machine or a cluster (headwater.toml)'
 
 
 def batch_longer_than_trigger(case: Case) -> Advice | None:
@@ -159,7 +160,7 @@ def log_writes_dominate(case: Case) -> Advice | None:
         return None
     batch_ms = median(b.duration_ms for b in busy)
     is_stateful = any(b.state_rows is not None for b in busy)
-    may_be_async = not is_stateful and case.node.get("system") in ("kafka", "console", "memory")
+    may_be_async = not is_stateful and case.node.get("system") == "kafka"
     return Advice(
         "log_writes_dominate",
         case.table,

@@ -30,7 +30,7 @@ from headwater.events import (
 )
 from headwater.local.processes import wait_until
 from headwater.observe.console.server import Console, ConsoleProcess, ConsoleSettings
-from headwater.observe.console.store import Store
+from headwater.observe.console.store import Store, Watched
 from headwater.runtime.history import HistoryWriter, history_folder
 from headwater.runtime.ownership import Ownership
 
@@ -150,6 +150,16 @@ def test_events_are_told_in_words_newest_first(console: Console) -> None:
     assert found["events"][0]["text"] == "signals: 3 rejected, see signals__rejected"
     _, every = ask(console, "/api/p/0-app/events?batches=1&table=hot")
     assert len(every["events"]) == 7
+
+
+def test_a_failure_stays_in_sight_however_many_batches_follow(folder: Path) -> None:
+    write(folder, QueryFailed("far", 3, "the shop is closed"))
+    write(folder, *(batch(number) for number in range(5, 2_600)))
+    watched = Watched(folder, "app")
+    watched.read_on()
+    kinds = [event["kind"] for event in watched.events(limit=100, batches=False, table="far")]
+    assert kinds == ["QueryFailed"]
+    assert len(watched.events(limit=5_000, batches=True, table="hot")) >= 2_000
 
 
 def test_models_are_shown_with_what_became_of_their_versions(
@@ -331,7 +341,7 @@ def test_memory_stays_flat_over_ten_thousand_batches(folder: Path) -> None:
     columns = watched.series("hot", 300)
     assert len(columns["at"]) <= 300
     assert sum(value or 0 for value in columns["input_rows"]) == 2000
-    assert len(watched.events(limit=10_000, batches=True, table=None)) == 2000
+    assert len(watched.events(limit=10_000, batches=True, table=None)) == 2000 + 3
 
 
 def test_a_console_of_its_own_ends_with_the_process_that_started_it(tmp_path: Path) -> None:

@@ -1,0 +1,56 @@
+package io.headwater;
+
+import java.nio.charset.StandardCharsets;
+import java.util.Map;
+import org.apache.kafka.clients.producer.ProducerInterceptor;
+import org.apache.kafka.clients.producer.ProducerRecord;
+import org.apache.kafka.clients.producer.RecordMetadata;
+import org.apache.kafka.common.header.internals.RecordHeader;
+import org.apache.spark.TaskContext;
+
+/**
+ * Gives every record that a task sends the header of its batch, which the job names in a property.
+ *
+ * As a column of Spark's sink the same header would be made, copied and taken apart for every row.
+ */
+public final class Label implements ProducerInterceptor<byte[], byte[]> {
+    private static final String PROPERTY = "headwater.kafka.label";
+    private static final String HEADER = "headwater";
+    private static final ThreadLocal<Known> LAST = ThreadLocal.withInitial(Known::new);
+
+    /** What the task of this thread says; a thread runs one task after the other. */
+    private static final class Known {
+        private TaskContext task;
+        private RecordHeader header;
+    }
+
+    @Override
+    public ProducerRecord<byte[], byte[]> onSend(ProducerRecord<byte[], byte[]> record) {
+        TaskContext task = TaskContext.get();
+        if (task == null) {
+            return record;
+        }
+        Known known = LAST.get();
+        if (known.task != task) {
+            String label = task.getLocalProperty(PROPERTY);
+            known.task = task;
+            known.header =
+                label == null
+                    ? null
+                    : new RecordHeader(HEADER, label.getBytes(StandardCharsets.US_ASCII));
+        }
+        if (known.header != null) {
+            record.headers().add(known.header);
+        }
+        return record;
+    }
+
+    @Override
+    public void onAcknowledgement(RecordMetadata metadata, Exception exception) {}
+
+    @Override
+    public void close() {}
+
+    @Override
+    public void configure(Map<String, ?> settings) {}
+}
