@@ -144,7 +144,8 @@ NEARLY = {
     "watermark_stuck": case(*run(12)),
     "delay_too_long": replace(HEALTHY, lateness=(Measured("signals", 100_000, "10 seconds", 500),)),
     "delay_too_short": replace(
-        HEALTHY, lateness=(Measured("signals", 100_000, "10 seconds", 90_000),)
+        case(*run(10, late=LateCount(5000, late=10))),
+        lateness=(Measured("signals", 100_000, "10 seconds", 90_000),),
     ),
     "state_grows": case(*growing_state(0), sources=(NO_WATERMARK,)),
     "few_kafka_partitions": case(*dense(kafka_lag=10, kafka_lags={"signals:0": 10})),
