@@ -44,7 +44,7 @@ class RunRecord:
     @property
     def start_command(self) -> str:
         """What starts it again, as a command line."""
-        words = ("headwater", self.command, self.app, *self.flags)
+        words = ("headwater", *self.command.split(), self.app, *self.flags)
         return shlex.join(word for word in words if word is not None)
 
 

@@ -76,10 +76,27 @@ def test_operators_of_sql_text_are_seen_too(spark: SparkSession) -> None:
     assert real_time_problems(spark.sql(text)) == ["rows change partitions (a shuffle)"]
 
 
-@pytest.mark.parametrize("trigger", [TriggerKind.CONTINUOUS, TriggerKind.REAL_TIME])
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("sink", SINKS)
-@pytest.mark.parametrize("source", SOURCES)
+# Every kind of query from one source into every sink that a fast trigger takes; of the others,
+# which Spark refuses whatever the query, one kind. The rest has the mark `matrix`.
+CELLS = [
+    pytest.param(
+        source,
+        sink,
+        kind,
+        trigger,
+        id=f"{source}-{sink}-{kind}-{trigger.value}",
+        marks=()
+        if kind == "stateless" or (source == "rate" and sink in ("memory", "console"))
+        else pytest.mark.matrix,
+    )
+    for source in SOURCES
+    for sink in SINKS
+    for kind in KINDS
+    for trigger in (TriggerKind.CONTINUOUS, TriggerKind.REAL_TIME)
+]
+
+
+@pytest.mark.parametrize(("source", "sink", "kind", "trigger"), CELLS)
 def test_a_trigger_is_possible_where_spark_runs_it(
     source: str, sink: str, kind: str, trigger: TriggerKind, spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -141,7 +158,7 @@ def test_a_source_is_possible_where_spark_runs_it(
     assert found.is_possible == (refusal is None), (found, refusal)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", ["union", "aggregation"])
 @pytest.mark.parametrize("trigger", list(TRIGGERS)[:4])
 def test_micro_batch_triggers_take_every_query(
     trigger: TriggerKind, kind: str, spark: SparkSession, tmp_path: Path
