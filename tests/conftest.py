@@ -1,4 +1,5 @@
-"""One Spark session for all tests that need one; it has the settings that users get."""
+"""One Spark session for all tests that need one, with the settings that users get; the order of
+the files."""
 
 from __future__ import annotations
 
@@ -23,6 +24,34 @@ _FIRST_COMPILER_ONLY = "-XX:TieredStopAtLevel=1"
 os.environ.setdefault("JAVA_TOOL_OPTIONS", _FIRST_COMPILER_ONLY)
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
+LONGEST = (
+    "e2e/test_cluster.py",
+    "e2e/test_cli.py",
+    "e2e/test_crash_matrix.py",
+    "e2e/test_dstream.py",
+    "e2e/test_demo.py",
+    "e2e/test_hdfs.py",
+    "e2e/test_five_ways.py",
+    "e2e/test_soak.py",
+    "e2e/test_high_availability.py",
+    "e2e/test_console.py",
+    "spark/dstream/test_against_spark.py",
+    "spark/verification/test_verify.py",
+    "spark/test_docs.py",
+    "spark/planning/test_modes.py",
+    "spark/runtime/test_running.py",
+    "spark/dstream/test_recovery.py",
+    "spark/dstream/test_context.py",
+    "spark/dstream/test_programs.py",
+    "spark/event_time/test_late.py",
+    "spark/planning/test_triggers.py",
+)
+"""Files that take minutes: begun first, so that no process is left alone with one at the end."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    ranks = {str(Path(__file__).parent / name): rank for rank, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: ranks.get(str(item.path), len(ranks)))
 
 
 @pytest.fixture(scope="session")

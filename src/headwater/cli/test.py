@@ -22,6 +22,8 @@ SUMMARY = "run the tests of a project, or of Headwater itself"
 _AT_ONCE = {"unit": "auto", "spark": "2", "e2e": "2"}
 """Processes per tier. In the later two each has a Spark session and servers of its own."""
 TIERS = tuple(_AT_ONCE)
+_BY_FILE = ["--dist", "loadfile", "--no-loadscope-reorder"]
+"""In the order of the tiers' own conftest.py: what takes longest comes first."""
 _AGAIN = [
     "--reruns=2",
     "--only-rerun=Timed out while waiting for the Python worker to connect back",
@@ -128,7 +130,7 @@ def _timed(name: str, command: Sequence[str], root: Path) -> Outcome:
 def _tier(root: Path, tier: str, passed_on: Sequence[str]) -> Outcome:
     print(f"tests/{tier} ...", flush=True)
     began = time.monotonic()
-    beside = [] if passed_on else ["-n", _AT_ONCE[tier], "--dist", "loadfile"]
+    beside = [] if passed_on else ["-n", _AT_ONCE[tier], *_BY_FILE]
     again = [] if tier == "unit" else _AGAIN
     code = _pytest(root, [f"tests/{tier}", *beside, *again, *passed_on])
     # With a selection such as -k, a tier may hold no matching test.
