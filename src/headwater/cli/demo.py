@@ -38,8 +38,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--for",
         dest="for_s",
         type=options.seconds,
-        default=120.0,
-        metavar="120s",
+        default=100.0,
+        metavar="100s",
         help="how long the fleet writes (default: %(default)g s)",
     )
     parser.add_argument(
