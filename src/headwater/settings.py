@@ -39,7 +39,10 @@ from headwater.local import ports, services
 FILE = "headwater.toml"
 ENVIRONMENT_PREFIX = "HEADWATER_"
 _SECRET = re.compile(r"password|secret|token|passphrase|credential|jaas", re.I)
-_SECRET_OF_SPARK = re.compile(r"(password|passphrase|secret|\.key|token|jaas\.config)$", re.I)
+_SECRET_OF_SPARK = re.compile(
+    r"(password|passphrase|secret|\.key|token|jaas\.config)$|\.account\.key\.|client\.secret|\.sas\.",
+    re.I,
+)
 _SECRET_IN_URL = re.compile(r"//[^/@\s:]+:[^/@\s]+@|[?&;]password=", re.I)
 _REFERENCES = ("env:", "file:")
 
@@ -301,9 +304,16 @@ def _spark(section: dict[str, Any], profile: str, folder: Path) -> dict[str, str
         if is_secret_of_spark(key):
             if not text.startswith(_REFERENCES):
                 raise LiteralSecret(f"profile.{profile}.spark.{key}")
-            text = _revealed(_anchored(text, folder), f"profile.{profile}.spark", key)
+            text = _anchored(text, folder)
         found[str(key)] = text
     return found
+
+
+def revealed_of_spark(key: str, value: str, profile: str) -> str:
+    """The value of a setting of Spark; of a secret, what its reference leads to now."""
+    if not is_secret_of_spark(key):
+        return value
+    return _revealed(value, f"profile.{profile}.spark", key)
 
 
 def is_secret_of_spark(key: str) -> bool:

@@ -4,6 +4,7 @@ that range in the table. The stream may run meanwhile."""
 from __future__ import annotations
 
 import argparse
+import contextlib
 import datetime as dt
 
 from headwater.cli import options
@@ -41,6 +42,7 @@ def run(args: argparse.Namespace) -> int:
     from headwater.cli.app import load_app
     from headwater.cli.printing import step_printer
     from headwater.cli.sessions import session_for
+    from headwater.errors import PipelineOwned, StorageLeased
     from headwater.planning import make_plan
     from headwater.runtime.backfilling import backfill
     from headwater.runtime.claims import Claim
@@ -50,8 +52,10 @@ def run(args: argparse.Namespace) -> int:
     with session_for(application, report=step_printer(), is_verbose=args.verbose) as spark:
         plan = make_plan(pipeline.definitions(), settings, tables=[args.table], spark=spark)
         (spec,) = plan.queries
-        claim = Claim(spark, settings, pipeline.name)
-        is_alone = claim.try_take() is None
+        claim, require_kept = Claim(spark, settings, pipeline.name), None
+        with contextlib.suppress(PipelineOwned, StorageLeased):
+            claim.take()
+            require_kept = claim.keep_for()
         try:
             done = backfill(
                 spark,
@@ -61,10 +65,10 @@ def run(args: argparse.Namespace) -> int:
                 args.start,
                 args.end,
                 column=args.column,
-                is_alone=is_alone,
+                alone=require_kept,
             )
         finally:
-            if is_alone:
+            if require_kept is not None:
                 claim.let_go()
     print(f"{done.table}: {done.rows:,} rows with {done.column} in the range, in place of the old")
     return ExitCode.OK

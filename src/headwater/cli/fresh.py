@@ -12,9 +12,11 @@ from headwater.connectors.interface import located
 from headwater.definitions import OutputMode, Table
 from headwater.errors import FreshImpossible, UnknownTable
 from headwater.graph import Graph, resolve
+from headwater.planning import make_plan
 from headwater.runtime.claims import Claim
 from headwater.runtime.late import late_name
 from headwater.runtime.rejects import reported_by
+from headwater.runtime.specification import is_managed
 from headwater.runtime.storage import Files, Storage, set_aside
 
 if TYPE_CHECKING:
@@ -38,8 +40,14 @@ def start_afresh(application: Application, spark: SparkSession, tables: Sequence
     claim.take()
     try:
         told = []
-        for name in names:
-            _require_possible(graph.tables[name], files, storage, settings.folder)
+        kept = [t for t in map(graph.tables.__getitem__, names) if _stays(t, settings.folder)]
+        resumed = [t for t in kept if files.exists(storage.checkpoint(t.name))]
+        if resumed:
+            plan = make_plan(
+                graph.definitions, settings, tables=[t.name for t in resumed], spark=spark
+            )
+            for query in plan.queries:
+                require_replaced(query.table, query.mode)
         for name in names:
             told += _moved(graph.tables[name], files, storage, settings.folder)
         for beside in [*map(late_name, names), *_rejected_of(graph, names)]:
@@ -50,27 +58,31 @@ def start_afresh(application: Application, spark: SparkSession, tables: Sequence
         claim.let_go()
 
 
-def _require_possible(table: Table, files: Files, storage: Storage, base: Path) -> None:
-    """Rows that stay where they are must be replaced by those that are written again."""
+def _stays(table: Table, base: Path) -> bool:
+    """Whether rows stay where they are: not in the terminal, the memory of a session or with a
+    function of the user's own, and in no folder that can be moved."""
     sink = table.into
-    is_new = not files.exists(storage.checkpoint(table.name))
-    if sink is None or is_new or _own_folder(table, base) is not None:
-        return
-    if sink.place(base, "") is None:
-        # The terminal, the memory of a session, a function of the user's own.
-        return
+    if sink is None or is_managed(table) or _own_folder(table, base) is not None:
+        return False
+    return sink.place(base, "") is not None
+
+
+def require_replaced(table: Table, mode: OutputMode) -> None:
+    """Rows that stay must be replaced by those that are written again; raises FreshImpossible."""
+    sink = table.into
+    assert sink is not None
     if isinstance(sink, FileSink):
         reason = "Spark takes its first batches for those that the folder's manifest names"
         raise FreshImpossible(table.name, sink.describe(), reason)
-    if not table.key and table.mode is not OutputMode.COMPLETE:
-        reason = "its rows stay there, have no key, and would be written once more"
+    if mode is OutputMode.APPEND:
+        reason = "its rows are appended: those that are there would be written once more"
         raise FreshImpossible(table.name, sink.describe(), reason)
 
 
 def _moved(table: Table, files: Files, storage: Storage, base: Path) -> list[str]:
-    moved = set_aside(files, storage, table.name, is_managed=table.into is None)
+    moved = set_aside(files, storage, table.name, is_managed=is_managed(table))
     told = [f"{table.name}: kept in {place}" for place in moved]
-    if table.into is None or not moved:
+    if table.into is None or is_managed(table) or not moved:
         return told
     path = _own_folder(table, base)
     if path is None:

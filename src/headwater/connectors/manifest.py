@@ -34,9 +34,11 @@ def remove_orphans(folder: Path) -> list[Path]:
     meanwhile. Files of other origin stay: those that are older than the manifest, and those of
     tables below this one."""
     manifest = folder / MANIFEST
-    logs = [log.stat().st_mtime for log in manifest.iterdir()] if manifest.is_dir() else []
-    if not logs:
+    if not manifest.is_dir():
         return []
+    # The folder is there before the first batch writes, its first line when that has ended.
+    times = [log.stat().st_mtime for log in manifest.iterdir() if log.name[0].isdigit()]
+    begun = min(times, default=manifest.stat().st_mtime)
     listed = set(_listed(manifest))
     orphans = [
         file
@@ -44,7 +46,7 @@ def remove_orphans(folder: Path) -> list[Path]:
         if _SPARKS.match(file.name)
         and file not in listed
         and file.resolve() not in listed
-        and file.stat().st_mtime >= min(logs)
+        and file.stat().st_mtime >= begun
     ]
     for file in orphans:
         file.unlink(missing_ok=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -44,10 +45,11 @@ def backfill(
     end: dt.datetime,
     *,
     column: str | None = None,
-    is_alone: bool = False,
+    alone: Callable[[], None] | None = None,
 ) -> Backfilled:
     """Replaces the rows with `start <= column < end`, in one commit; the stream may go on where its
-    watermark has closed the range. `is_alone`: nobody runs the pipeline meanwhile.
+    watermark has closed the range. `alone` is given where nobody runs the pipeline meanwhile; it
+    raises where somebody does by now, and is called before the rows are put in place.
 
     They are computed by the table's own definition from the input that its stream has processed.
     Raises BackfillImpossible, BatchUnfinished.
@@ -63,7 +65,7 @@ def backfill(
     _require_stays(graph, spec)
     frames = Frames(spark, graph, settings, storage, {spec.name: spec.sink}, {spec.name: spec.mode})
     built = frames.stream(spec.name, spec.trigger)
-    _require_closed(table, log, files, end, built.frame, is_alone=is_alone)
+    _require_closed(table, log, files, end, built.frame, is_alone=alone is not None)
     batch = frames.consumed(spec.name, consumed_parts(graph, spec.name, built, log, files))
     time = _time_column(table, spec, batch, column)
     within = (F.col(quoted(time)) >= F.lit(start)) & (F.col(quoted(time)) < F.lit(end))
@@ -74,6 +76,8 @@ def backfill(
     path = sink.place(request.base, "") or request.managed
     name = quoted(time)
     condition = f"{name} >= timestamp'{_text(start)}' AND {name} < timestamp'{_text(end)}'"
+    if alone is not None:
+        alone()
     _replaced(rows, path, condition)
     return Backfilled(spec.name, time, rows.count())
 

@@ -21,8 +21,10 @@ _DAMAGED = re.compile(
 _FULL = re.compile(r"No space left on device|Disk quota exceeded|File too large|quota\S* exceeded")
 _READ_ONLY = re.compile(r"Read-only file system|\(Permission denied\)")
 _BUSY = re.compile(r"Timed out while waiting for the Python worker to connect back")
-_INSTALLED = ("/pyspark.zip/", "/site-packages/", "/dist-packages/")
-"""Also in the folders of a worker, which may have another Python."""
+_INSTALLED = re.compile(
+    r"/(site|dist)-packages/|/(pyspark|headwater|py4j[^/]*)\.zip/|/lib(64)?/python3\.\d+/|/(\d+|container_\w+)/packages/"
+)
+"""Also in the folders of a worker, which may have another Python and is sent archives."""
 _TRACEBACK = "Traceback (most recent call last):"
 
 
@@ -76,8 +78,7 @@ def raised_in(text: str) -> str | None:
 
 
 def _is_users(file: str) -> bool:
-    is_installed = any(part in file for part in _INSTALLED)
-    return not is_installed and not file.startswith(_not_the_users())
+    return not _INSTALLED.search(file) and not file.startswith(_not_the_users())
 
 
 @cache

@@ -2,6 +2,7 @@
 
 models/<model>/rows-<columns>     Delta: the rows of every version, told apart by `model_version`
 models/<model>/objects/<version>  what is no DataFrame, pickled
+models/<model>/taken/<version>    a number that a training has, from its beginning
 models/<model>/versions/<version> how the version came about; written once
 models/<model>/used               the version that is used, and whether somebody pinned it
 

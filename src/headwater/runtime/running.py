@@ -108,7 +108,10 @@ class RunningPipeline(RunningQueries):
         self.stop_requested.set()
         for query in list(self._queries.values()):
             query.abandon()
+        # A restart that was under way has ended then, and may have begun a query.
         self._timers.close()
+        for query in list(self._queries.values()):
+            query.abandon()
 
     def _wake(self) -> None:
         """Called when Spark says that a query has ended; looks at it once its thread has."""

@@ -143,7 +143,7 @@ class Savepoints:
             if spec.mode is OutputMode.APPEND
             and any(read.name == spec.name for read in self._graph.reads_directly(table))
         ]
-        if readers and self._version(place) != saved.versions[place]:
+        if readers and self._version(place) != saved.versions.get(place):
             raise SavepointNotRestorable(
                 name,
                 f"{readers[0]} reads {spec.name} as a stream, and would read what is taken back",

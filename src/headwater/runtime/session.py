@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any
 from headwater.errors import SessionLacksJars
 from headwater.events import Report, silent, step
 from headwater.jvm.call_sites import note_only_users_lines
-from headwater.jvm.jar import LAGS, LOCAL_FILES, headwater_jar
+from headwater.jvm.jar import LABEL, LAGS, LOCAL_FILES, headwater_jar
 from headwater.local.jars import JarSet, jar_paths
 from headwater.local.java import find_java
 from headwater.local.ports import HOST
 from headwater.runtime.class_archive import archive_options, quoted
 from headwater.runtime.shipping import shipped
-from headwater.settings import CHECKPOINT_FILES, Settings
+from headwater.settings import CHECKPOINT_FILES, Settings, revealed_of_spark
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -216,7 +216,8 @@ def open_session(
     log = settings.local_folder / "logs" / "spark.log"
     builder = SparkSession.builder.appName("headwater")
     for setting in spark_settings(settings):
-        builder = builder.config(setting.key, setting.value)
+        revealed = revealed_of_spark(setting.key, setting.value, settings.profile)
+        builder = builder.config(setting.key, revealed)
     key, value = _jar_setting(settings, paths)
     builder = builder.config(key, value)
     java_options = [settings.spark.get(_JAVA_OPTIONS, "")]
@@ -268,7 +269,9 @@ def _require_connectors(session: SparkSession, needed: Iterable[JarSet]) -> None
 
     for jars in sorted(needed, key=lambda jars: jars.value):
         require(_CLASS_OF[jars], jars.value, partial(jar_paths, [jars]))
-    require(LAGS, "headwater", lambda: [headwater_jar()])
+    ours = [LAGS, LABEL] if JarSet.KAFKA in set(needed) else [LAGS]
+    for name in ours:
+        require(name, "headwater", lambda: [headwater_jar()])
 
 
 def _jar_setting(settings: Settings, paths: list[Path]) -> tuple[str, str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from headwater.connectors.delta import Delta
 from headwater.connectors.interface import Connector, ReadRequest, WriteRequest
 from headwater.definitions import (
     Guarantee,
@@ -43,7 +44,7 @@ class QuerySpec:
 
     @property
     def is_managed(self) -> bool:
-        return self.table.into is None
+        return is_managed(self.table)
 
     @property
     def can_drain(self) -> bool:
@@ -63,6 +64,12 @@ def connection_of(connector: Connector, settings: Settings) -> Connection | None
     if not connector.needs_connection:
         return None
     return settings.connection(connector.connection or connector.system)
+
+
+def is_managed(table: Table) -> bool:
+    """Whether its rows are in the storage: a sink without a name, or Delta without a path."""
+    sink = table.into
+    return sink is None or (isinstance(sink, Delta) and sink.path is None)
 
 
 def read_request(

@@ -58,7 +58,8 @@ def filled(
 ) -> Backfilled:
     plan = app.plan(tables=[table])
     query = plan.tables[table].query
-    return backfill(spark, plan.graph, app.settings, query, *range, is_alone=is_alone)
+    alone = (lambda: None) if is_alone else None
+    return backfill(spark, plan.graph, app.settings, query, *range, alone=alone)
 
 
 def totals(spark: SparkSession, folder: Path) -> dict[int, int]:

@@ -116,7 +116,7 @@ class Kafka(Connector):
         options = {**_FAST_READ, **java_options(_required(request.connection))}
         if "headers" in self.fields:
             options["includeHeaders"] = "true"
-        frame = spark.read.format("kafka").options(**options, **_exactly(spark, part)).load()
+        frame = spark.read.format("kafka").options(**options, **self._exactly(spark, part)).load()
         return self._shaped(frame, request, has_arrival=request.max_ahead_ms is not None)
 
     def _read_options(self, request: ReadRequest) -> dict[str, str]:
@@ -170,7 +170,7 @@ class Kafka(Connector):
         if part is None:
             options |= {**self.starting, **(self.ending or {"endingOffsets": "latest"})}
         else:
-            options = java_options(_required(request.connection)) | _exactly(spark, part)
+            options = java_options(_required(request.connection)) | self._exactly(spark, part)
         options["failOnDataLoss"] = "false"
         frame = spark.read.format("kafka").options(**options).load()
         latest = latest_in(request, part, arrival=F.col("timestamp"))
@@ -287,6 +287,9 @@ class Kafka(Connector):
             columns.append(F.to_json(F.struct(*key)).alias("key"))
         return [*columns, *(F.col(name) for name in routing if name != "key")]
 
+    def _exactly(self, spark: SparkSession, part: OffsetRange) -> dict[str, str]:
+        return _exactly(spark, part, reads_beginning=self.reads_beginning)
+
     def chosen_options(self) -> dict[str, tuple[str, str]]:
         why = "fewer, larger fetches: Kafka's defaults are made for small consumers"
         return {name: (self.options.get(name, value), why) for name, value in _FAST_READ.items()}
@@ -366,10 +369,13 @@ def _as_bytes(frame: DataFrame, name: str) -> Column:
 # Offsets
 
 
-def _exactly(spark: SparkSession, part: OffsetRange) -> dict[str, str]:
+def _exactly(spark: SparkSession, part: OffsetRange, *, reads_beginning: bool) -> dict[str, str]:
     """Options of a batch that reads just what the checkpoint gives to `part`."""
     end: dict[str, dict[str, int]] = json.loads(part.end)
     start = _initial_offsets(spark, part) if part.start is None else json.loads(part.start)
+    if start is None:
+        # The continuous trigger does not write down where it began.
+        start = {} if reads_beginning else end
     # A partition that came later is read from its beginning, as the stream did.
     begin = {
         topic: {p: start.get(topic, {}).get(p, _EARLIEST) for p in partitions}
@@ -383,9 +389,8 @@ def _exactly(spark: SparkSession, part: OffsetRange) -> dict[str, str]:
     }
 
 
-def _initial_offsets(spark: SparkSession, part: OffsetRange) -> dict[str, dict[str, int]]:
-    """Where a query began; none, which is the beginning, where the log does not say it: the
-    continuous trigger writes no such file."""
+def _initial_offsets(spark: SparkSession, part: OffsetRange) -> dict[str, dict[str, int]] | None:
+    """Where a query began; None where the log does not say it."""
     from pyspark.errors import AnalysisException
 
     try:
@@ -393,7 +398,7 @@ def _initial_offsets(spark: SparkSession, part: OffsetRange) -> dict[str, dict[s
     except AnalysisException as missing:
         if missing.getCondition() != "PATH_NOT_FOUND":
             raise
-        return {}
+        return None
     found = next(line[line.index("{") :] for line in lines if "{" in line)
     begun: dict[str, dict[str, int]] = json.loads(found)
     return begun

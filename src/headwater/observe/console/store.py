@@ -111,6 +111,10 @@ class Watched:
             return self._advised[1]
 
     def _take(self, record: Record) -> None:
+        if record.number <= self._number:
+            # The history was removed and begun anew.
+            self._batches.clear()
+            self._others.clear()
         self._number = record.number
         self._recent.add(record)
         facts, name = record.facts, record.table
