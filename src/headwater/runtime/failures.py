@@ -22,7 +22,8 @@ _FULL = re.compile(r"No space left on device|Disk quota exceeded|File too large|
 _READ_ONLY = re.compile(r"Read-only file system|\(Permission denied\)")
 _BUSY = re.compile(r"Timed out while waiting for the Python worker to connect back")
 _INSTALLED = re.compile(
-    r"/(site|dist)-packages/|/(pyspark|headwater|py4j[^/]*)\.zip/|/lib(64)?/python3\.\d+/|/(\d+|container_\w+)/packages/"
+    r"/(site|dist)-packages/|/lib(64)?/python3\.\d+/"
+    r"|/(pyspark|headwater|py4j[^/]*)\.zip/|/(\d+|container_\w+)/packages/"
 )
 """Also in the folders of a worker, which may have another Python and is sent archives."""
 _TRACEBACK = "Traceback (most recent call last):"
