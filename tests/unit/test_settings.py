@@ -11,7 +11,7 @@ from headwater.errors import (
     UnknownProfile,
     UnknownSetting,
 )
-from headwater.settings import Settings, load
+from headwater.settings import Settings, load, revealed_of_spark
 
 
 def written(folder: Path, text: str, **environment: str) -> Settings:
@@ -66,6 +66,35 @@ def test_a_literal_secret_is_refused_and_not_repeated(tmp_path: Path, option: st
     with pytest.raises(LiteralSecret) as caught:
         written(tmp_path, f"[profile.local.connections.kafka]\n'{option}' = 'hunter2'\n")
     assert "hunter2" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[profile.local.connections.db]\nurl = 'jdbc:postgresql://ada:hunter2@host/db'\n",
+        "[profile.local.connections.db]\nurl = 'jdbc:postgresql://host/db?password=hunter2'\n",
+        "[profile.local.spark]\n'spark.hadoop.fs.s3a.secret.key' = 'hunter2'\n",
+        "[profile.local.spark]\n'spark.hadoop.fs.azure.account.key.me.net' = 'hunter2'\n",
+    ],
+)
+def test_a_secret_is_found_in_an_address_and_among_sparks_settings(
+    tmp_path: Path, text: str
+) -> None:
+    with pytest.raises(LiteralSecret) as caught:
+        written(tmp_path, text)
+    assert "hunter2" not in str(caught.value)
+
+
+def test_a_secret_of_spark_is_read_when_a_session_starts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    key = "spark.hadoop.fs.s3a.secret.key"
+    settings = written(tmp_path, f"[profile.local.spark]\n'{key}' = 'env:S3_SECRET'\n")
+    assert settings.spark[key] == "env:S3_SECRET"
+    with pytest.raises(SecretMissing):
+        revealed_of_spark(key, settings.spark[key], "local")
+    monkeypatch.setenv("S3_SECRET", "s3cret")
+    assert revealed_of_spark(key, settings.spark[key], "local") == "s3cret"
 
 
 def test_a_secret_is_read_when_it_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
