@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 from headwater.errors import BrokerUnreachable, TopicMissing
 from headwater.settings import Connection
 
 _CHECK_S = 5.0
+_PAUSE_S = 0.1
+_NO_LEADER = (5, 6)
+"""LEADER_NOT_AVAILABLE, NOT_LEADER_FOR_PARTITION."""
 _clients: dict[tuple[tuple[str, str], ...], Any] = {}
 
 
@@ -128,9 +132,17 @@ def begin_offsets(connection: Connection, topic: str) -> dict[int, int]:
 
 
 def _offsets(connection: Connection, topic: str, which: Any) -> dict[int, int]:
-    from confluent_kafka import TopicPartition
+    from confluent_kafka import KafkaException, TopicPartition
 
     partitions = [TopicPartition(topic, p) for p in range(partition_count(connection, topic))]
     client = admin_client(connection)
-    asked = client.list_offsets(dict.fromkeys(partitions, which), request_timeout=_CHECK_S)
-    return {partition.partition: answer.result().offset for partition, answer in asked.items()}
+    deadline = time.monotonic() + _CHECK_S
+    while True:
+        asked = client.list_offsets(dict.fromkeys(partitions, which), request_timeout=_CHECK_S)
+        try:
+            return {one.partition: answer.result().offset for one, answer in asked.items()}
+        except KafkaException as failure:
+            # A topic that was just made, or a broker that restarts, has no leader for a moment.
+            if failure.args[0].code() not in _NO_LEADER or time.monotonic() > deadline:
+                raise
+            time.sleep(_PAUSE_S)
