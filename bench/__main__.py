@@ -21,6 +21,7 @@ NAMES = (
     "databases",
     "kafka",
     "recovery",
+    "crashes",
     "flat",
     "dstream",
     "dstream_flat",

@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from bench.figures import Figure, alternate, figure
@@ -24,6 +25,7 @@ from headwater.settings import Connection, Settings
 ROWS = 1_000_000
 FILES = 20
 PER_BATCH = "4 files"
+SCHEMA = "id long, device string, at timestamp, celsius double"
 
 
 def measure(*, pairs: int) -> tuple[list[Figure], Any]:
@@ -32,8 +34,7 @@ def measure(*, pairs: int) -> tuple[list[Figure], Any]:
         services.up(folder, "kafka")
         spark = open_session(Settings(folder), [JarSet.KAFKA])
         try:
-            rows = spark.range(0, ROWS, 1, FILES).withColumn("device", F.col("id") % 1000)
-            rows.write.parquet(str(folder / "in"))
+            _readings(spark).write.parquet(str(folder / "in"))
             _seconds(folder, "warm_up", "exactly_once")
             results = alternate(
                 lambda: _seconds(folder, f"once_{time.time_ns()}", "exactly_once"),
@@ -48,11 +49,21 @@ def measure(*, pairs: int) -> tuple[list[Figure], Any]:
     return [found], {"pairs": results, "rows": ROWS}
 
 
+def _readings(spark: SparkSession) -> DataFrame:
+    """Readings as devices of the demo send them: about 80 bytes as JSON."""
+    return spark.range(0, ROWS, 1, FILES).select(
+        "id",
+        F.format_string("dev-%04d", F.col("id") % 1000).alias("device"),
+        F.timestamp_millis(F.lit(1_767_225_600_000) + F.col("id")).alias("at"),
+        F.round(20 + 5 * F.rand(seed=1), 2).alias("celsius"),
+    )
+
+
 def _seconds(folder: Path, topic: str, guarantee: str) -> dict[str, float]:
     connection = services.connection(folder, "kafka")
     app = Pipeline(topic)
     app.use_settings(Settings(folder, connections={"kafka": connection}))
-    app.source("rows", parquet("in"), schema="id long, device long", max_per_batch=PER_BATCH)
+    app.source("rows", parquet("in"), schema=SCHEMA, max_per_batch=PER_BATCH)
     into = kafka(topic, create=True, partitions=2)
     app.table(name="written", into=into, guarantee=guarantee)(lambda rows: rows)
     began = time.perf_counter()

@@ -1,121 +1,96 @@
-"""`verify --crash` with a real driver and real sinks; a table that is only at-least-once must show
-its rows twice."""
+"""`verify --crash` with a real driver and real sinks: exact where exactly once is promised, and
+rows twice where it is not."""
 
 from __future__ import annotations
 
 import json
+import shutil
+from collections import Counter
 from collections.abc import Callable
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from headwater.local import services
 from headwater.settings import Connection
 
-APP = """
-import json as jsonlib
-from pathlib import Path
-
+EXAMPLE = Path(__file__).parents[2] / "examples/every_sink"
+CONTROL = """
 from pyspark.sql import functions as F
 
 from headwater import Pipeline
-from headwater.connectors import foreach_batch, json, kafka, postgres, redis
+from headwater.connectors import json, kafka
 
-app = Pipeline("matrix")
-app.source(
-    "rows",
-    json("data"),
-    schema="id long, device string, at timestamp",
-    event_time="at",
-    watermark="1 minute",
-)
-STORED = Path("stored.json")
-
-
-@F.udf("string")
-def shout(text):
-    return text.upper()
-
-
-@app.table(into=kafka("crash_ids", create=True))
-def in_kafka(rows):
-    return rows.select(F.concat_ws(" ", "id", shout("device")).alias("value"))
-
-
-@app.table(into=postgres("crash_minutes"), key=["device", "minute"], mode="update")
-def in_postgres(rows):
-    counted = rows.groupBy(F.window("at", "1 minute"), "device").agg(F.sum("id").alias("total"))
-    return counted.select("device", F.col("window.start").alias("minute"), "total")
-
-
-@app.table(into=redis("crash_devices"), key="device", mode="update", unbounded_state=True)
-def in_redis(rows):
-    return rows.groupBy("device").agg(F.count("id").alias("n"))
-
-
-def store(frame, batch):
-    with STORED.open("a") as file:
-        for row in frame.collect():
-            file.write(jsonlib.dumps({"id": row.id}) + "\\n")
-
-
-CONTROL = foreach_batch(
-    store,
-    read=lambda spark: spark.read.schema("id long").json(str(STORED)),
-    clear=lambda: STORED.write_text(""),
-)
-app.table(name="control", into=CONTROL)(lambda rows: rows.select("id"))
+app = Pipeline("control")
+app.source("readings", json("data"), schema="id long")
+into = kafka("control", create=True)
+app.table(name="plain", into=into, guarantee="at_least_once")(lambda readings: readings)
 """
-SEED = "136139"
-"""Draws: control before its commit, in_kafka before its commit, the connection of in_postgres, and
-the Python worker of in_kafka."""
 
 
-def test_crashes_leave_exactly_once_sinks_exact_and_show_the_control_twice(
+@pytest.fixture
+def project(
     tmp_path: Path,
-    start: Callable[..., Any],
     kafka_connection: Connection,
     postgres_connection: Connection,
+    mariadb_folder: Path,
     redis_connection: Connection,
     monkeypatch: pytest.MonkeyPatch,
+) -> Path:
+    """The example with every sink, and where its servers are."""
+    folder = tmp_path / "every_sink"
+    shutil.copytree(EXAMPLE, folder)
+    mariadb = Connection("mariadb", services.connection(mariadb_folder, "mariadb"), "services up")
+    lines = ['app = "app.py"', "[profile.local]", 'driver_memory = "1g"']
+    for connection in (kafka_connection, postgres_connection, mariadb, redis_connection):
+        lines.append(f"[profile.local.connections.{connection.name}]")
+        for name in connection.options:
+            value = connection.require(name)
+            if name == "password":
+                variable = f"CRASH_{connection.name.upper()}"
+                monkeypatch.setenv(variable, value)
+                value = f"env:{variable}"
+            lines.append(f"{name} = {json.dumps(value)}")
+    (folder / "headwater.toml").write_text("\n".join(lines) + "\n")
+    return folder
+
+
+def test_crashes_at_every_pair_of_sink_mode_point_and_kind_leave_every_sink_exact(
+    project: Path, start: Callable[..., Any]
 ) -> None:
-    monkeypatch.setenv("CRASH_PASSWORD", postgres_connection.require("password"))
-    monkeypatch.setenv("CRASH_REDIS", redis_connection.require("password"))
-    (tmp_path / "app.py").write_text(APP)
-    (tmp_path / "headwater.toml").write_text(
-        "[profile.local]\n"
-        'driver_memory = "1g"\n'
-        "[profile.local.connections.kafka]\n"
-        f'bootstrap_servers = "{kafka_connection.require("bootstrap_servers")}"\n'
-        "[profile.local.connections.redis]\n"
-        f'url = "{redis_connection.require("url")}"\n'
-        'password = "env:CRASH_REDIS"\n'
-        "[profile.local.connections.postgres]\n"
-        f'url = "{postgres_connection.require("url")}"\n'
-        f'user = "{postgres_connection.require("user")}"\n'
-        'password = "env:CRASH_PASSWORD"\n'
+    run = start("verify", "--crash", "--cover", "--results", "results.json", folder=project)
+    run.process.wait(timeout=1500)
+    assert run.end() == 0, run.output
+    found = json.loads((project / "results.json").read_text())
+    assert found["is_exact"]
+    crashes = [crash for one in found["rounds"] for crash in one["crashes"]]
+    reached = Counter(
+        (crash[a], crash[b])
+        for crash in crashes
+        if crash["batch"] is not None
+        for a, b in combinations(("sink", "mode", "point", "kind"), 2)
     )
-    (tmp_path / "data").mkdir()
-    # One row per batch; two are late.
-    moments = ["12:00", "12:04", "12:08", "12:12", "12:01", "12:16"]
-    moments += ["12:20", "12:24", "12:28", "12:03", "12:32", "12:36"]
-    rows = [
-        {"id": n, "device": f"d{n % 2}", "at": f"2026-01-01T{moment}:00Z"}
-        for n, moment in enumerate(moments)
-    ]
-    (tmp_path / "data/rows.json").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    options = ("--random", "1s", "--seed", SEED, "--results", "results.json")
-    run = start("verify", "--crash", *options, folder=tmp_path)
+    sinks = {"delta", "parquet", "kafka", "postgres", "mariadb", "redis", "foreach_batch"}
+    assert {crash["sink"] for crash in crashes} == sinks
+    for sink in sinks:
+        assert reached[sink, "before the commit"], run.output
+    for sink in sinks - {"delta", "parquet", "foreach_batch"}:
+        assert reached[sink, "sink connection"], run.output
+    for point in ("after the offsets", "in the upload of the state", "in the late capture"):
+        for mode in ("append", "update"):
+            assert reached[mode, point], run.output
+    assert reached["append", "python worker"], run.output
+
+
+def test_a_sink_without_a_ledger_shows_rows_twice(project: Path, start: Callable[..., Any]) -> None:
+    (project / "app.py").write_text(CONTROL)
+    run = start("verify", "--crash", "--all", folder=project)
     run.process.wait(timeout=800)
     assert run.end() == 1, run.output
-    told = run.output
-    assert (tmp_path / "results.json").exists(), told
-    found = json.loads((tmp_path / "results.json").read_text())
-    (only,) = found["rounds"]
-    assert only["missing"] == {}, told
-    assert list(only["twice"]) == ["control"], told
-    crashes = {(c["table"], c["kind"], c["point"]): c["batch"] for c in only["crashes"]}
-    assert crashes["control", "driver", "before the commit"] is not None
-    assert crashes["in_kafka", "driver", "before the commit"] is not None
-    assert sum(batch is not None for batch in crashes.values()) >= 3, told
-    assert f"seed {SEED}" in told
+    found = json.loads((project / "crash-matrix.json").read_text())
+    assert not found["is_exact"]
+    assert found["rounds"][-1]["missing"] == {}, run.output
+    assert list(found["rounds"][-1]["twice"]) == ["plain"], run.output
+    assert "seed 0" in run.output

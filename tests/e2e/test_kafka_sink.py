@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -106,18 +107,53 @@ def test_with_a_key_other_values_of_it_are_not_written_again(
     assert in_topic(spark, kafka_connection, topic) == Counter({'{"device":"a","celsius":0.1}': 1})
 
 
-def test_a_task_that_is_tried_again_leads_to_reading_back(
+FAILING = """
+from pathlib import Path
+
+from pyspark.sql import functions as F
+
+from headwater import Pipeline
+from headwater.connectors import json, kafka
+
+app = Pipeline("failing")
+app.source("rows", json("in"), schema="id long")
+marker = Path("failed").resolve()
+
+
+@F.udf("string")
+def text(number):
+    if number == 900 and not marker.exists():
+        marker.touch()
+        raise ValueError("the first attempt fails")
+    return str(number)
+
+
+app.table(name="out", into=kafka("{topic}"))(lambda rows: rows.select(text("id").alias("value")))
+"""
+
+
+def test_a_task_that_is_tried_again_writes_nothing_twice(
     spark: SparkSession,
     kafka_connection: Connection,
     topic: str,
-    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    start: Callable[..., Any],
 ) -> None:
-    """In a cluster Spark tries tasks again by itself; here the first job looks as if it did."""
-    tries = iter([1, 0])
-    monkeypatch.setattr(resuming, "earlier_attempts", lambda spark: F.lit(next(tries)))
-    request = request_for(kafka_connection, Memo())
-    kafka(topic).write_increment(numbers(spark, 1, 2), request, query="q", batch=0)
-    assert in_topic(spark, kafka_connection, topic) == Counter({"1": 1, "2": 1})
+    """With this master Spark tries a task four times; the first one has sent some records."""
+    (tmp_path / "in").mkdir()
+    lines = "".join(f'{{"id": {number}}}\n' for number in range(1000))
+    (tmp_path / "in/rows.json").write_text(lines)
+    (tmp_path / "app.py").write_text(FAILING.format(topic=topic))
+    servers = kafka_connection.require("bootstrap_servers")
+    (tmp_path / "headwater.toml").write_text(
+        f'[profile.local.connections.kafka]\nbootstrap_servers = "{servers}"\n'
+    )
+    run = start("run", "--available-now", "--master", "local[2,4]", folder=tmp_path)
+    assert run.end() == 0, run.output
+    assert (tmp_path / "failed").exists()
+    expected = Counter(str(number) for number in range(1000))
+    assert in_topic(spark, kafka_connection, topic) == expected
+    assert "tried again" not in run.output
 
 
 def test_a_crash_between_the_sink_and_the_commit_changes_nothing(

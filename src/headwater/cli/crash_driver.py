@@ -1,15 +1,13 @@
 """The driver that `verify --crash` starts and kills: a redirected pipeline, run to its end.
 
-python -m headwater.cli.crash_driver FOLDER TAG run|finish
+python -m headwater.cli.crash_driver FOLDER TAG run|finish TABLE...
 """
 
 from __future__ import annotations
 
 import json
-import signal
 import sys
-import threading
-import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,13 +17,13 @@ from headwater.connectors.foreach import FunctionSink
 from headwater.events import Event, silent
 from headwater.verification.redirection import Contents, redirected
 
-_CUT_S = 30.0
 
-
-def main(folder: Path, tag: str, what: str) -> None:
+def main(folder: Path, tag: str, what: str, tables: Sequence[str]) -> None:
     about: dict[str, Any] = json.loads((folder / "crash.json").read_text())
     application = load_app(about["app"], flags=about["flags"])
-    pipeline = redirected(application.pipeline, application.settings, about["inputs"], folder, tag)
+    pipeline = redirected(
+        application.pipeline, application.settings, about["inputs"], folder, tag, tables
+    )
     if not (folder / tag / "storage").exists():
         for table in pipeline.definitions().tables.values():
             if isinstance(table.into, FunctionSink) and table.into.clear is not None:
@@ -33,7 +31,7 @@ def main(folder: Path, tag: str, what: str) -> None:
     copy = Application(application.name, pipeline, pipeline.settings)
     with session_for(copy, report=silent) as spark:
         contents = Contents(spark, pipeline)
-        _cut_when_told(contents)
+        print("application", spark.sparkContext.applicationId, flush=True)
         run = pipeline.start(trigger="available now", report=_tell)
         try:
             run.await_termination()
@@ -50,23 +48,5 @@ def _tell(event: Event) -> None:
     print(type(event).__name__, getattr(event, "table", ""), flush=True)
 
 
-def _cut_when_told(contents: Contents) -> None:
-    """In a thread of its own: a call to the JVM must not interrupt another one."""
-    asked = threading.Event()
-    signal.signal(signal.SIGUSR1, lambda number, frame: asked.set())
-
-    def work() -> None:
-        while True:
-            asked.wait()
-            asked.clear()
-            # A connection is there only while rows are written.
-            end, cut = time.monotonic() + _CUT_S, 0
-            while not cut and time.monotonic() < end:
-                cut = contents.cut_connections()
-            print(f"cut {cut} connections", flush=True)
-
-    threading.Thread(target=work, name="headwater-cutter", daemon=True).start()
-
-
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), sys.argv[2], sys.argv[3])
+    main(Path(sys.argv[1]), sys.argv[2], sys.argv[3], sys.argv[4:])

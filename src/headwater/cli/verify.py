@@ -54,7 +54,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--cover",
         action="store_true",
-        help="with --crash: the same in few cells, with every point and all kinds of every table",
+        help="with --crash: the same in few cells, with every pair of sink, mode, point and kind",
     )
     parser.add_argument(
         "--random",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from headwater import sql
@@ -54,6 +54,17 @@ class Graph:
         for name in self._behind(table):
             found.setdefault(name, self[name])
         return list(found.values())
+
+    def needed_by(self, names: Iterable[str]) -> set[str]:
+        """The definitions of these names and everything they read, directly or not."""
+        found: set[str] = set()
+        open_ones = list(names)
+        while open_ones:
+            name = open_ones.pop()
+            if name not in found:
+                found.add(name)
+                open_ones += (edge.read for edge in self.inputs(name))
+        return found
 
     def is_read(self, table: str) -> bool:
         """Whether another definition reads a table."""

@@ -170,13 +170,6 @@ class Attempts:
         return [str(attempt) for attempt in self._java.value()]
 
 
-def earlier_attempts(spark: SparkSession) -> Column:
-    """How often the task that evaluates it, or its stage, was tried before."""
-    context = _task_context(spark)
-    task = _invoked(spark, context, "attemptNumber", "IntegerType")
-    return task + _invoked(spark, context, "stageAttemptNumber", "IntegerType")
-
-
 def _task_attempt(spark: SparkSession) -> Column:
     """The number of the attempt that evaluates it, unique in the application."""
     return _invoked(spark, _task_context(spark), "taskAttemptId", "LongType")

@@ -25,6 +25,8 @@ from pathlib import Path
 from typing import TypeVar
 
 from headwater.errors import CrashRunFailed
+from headwater.runtime.late import late_name
+from headwater.verification.victims import Victims, kill
 
 T = TypeVar("T")
 
@@ -49,7 +51,16 @@ class Kind(enum.Enum):
 
     DRIVER = "driver"
     WORKER = "python worker"
+    EXECUTOR = "executor"
     CONNECTION = "sink connection"
+
+
+_WHILE_ROWS_FLOW = {
+    Kind.WORKER: {Point.OFFSETS, Point.WRITE},
+    Kind.EXECUTOR: {Point.OFFSETS, Point.WRITE, Point.STATE},
+    Kind.CONNECTION: {Point.OFFSETS, Point.WRITE},
+}
+"""The points at which a part of the run is there; the driver always is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +73,8 @@ class TableFacts:
     is_stateful: bool
     has_late: bool
     has_python: bool
-    is_postgres: bool
+    ports: tuple[int, ...]
+    """Where the sink's server listens; none for files."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,43 +91,47 @@ class Cell:
         return f"{self.table} ({self.sink}, {self.mode}): {self.kind.value}, {self.point.value}"
 
 
-def cells_of(tables: Sequence[TableFacts]) -> list[Cell]:
-    """Every cell that exists."""
+def cells_of(tables: Sequence[TableFacts], *, has_executors: bool) -> list[Cell]:
+    """Every cell that exists. `has_executors`: the run is on a cluster."""
     return [
         Cell(table.name, table.sink, table.mode, point, kind)
         for table in tables
         for point, kind in itertools.product(Point, Kind)
-        if _exists(table, point, kind)
+        if _exists(table, point, kind, has_executors=has_executors)
     ]
 
 
-def _exists(table: TableFacts, point: Point, kind: Kind) -> bool:
+def _exists(table: TableFacts, point: Point, kind: Kind, *, has_executors: bool) -> bool:
     if point is Point.STATE and not table.is_stateful:
         return False
     if point is Point.LATE and not table.has_late:
         return False
     if kind is Kind.DRIVER:
         return True
-    # A worker or a connection lives while rows are computed and written.
-    is_there = table.has_python if kind is Kind.WORKER else table.is_postgres
-    return is_there and point in (Point.OFFSETS, Point.WRITE)
+    is_there = {
+        Kind.WORKER: table.has_python,
+        Kind.EXECUTOR: has_executors,
+        Kind.CONNECTION: bool(table.ports),
+    }
+    return is_there[kind] and point in _WHILE_ROWS_FLOW[kind]
 
 
 def covering(cells: Sequence[Cell], seed: int) -> list[Cell]:
-    """A subset in which every table meets every kind it has, and every point meets some table."""
-    chance = random.Random(seed)
-    left = {(c.table, c.kind) for c in cells} | {("", c.point) for c in cells}
-    chosen: list[Cell] = []
-    shuffled = chance.sample(list(cells), len(cells))
-
-    def gain(cell: Cell) -> int:
-        return len(left & {(cell.table, cell.kind), ("", cell.point)})
-
+    """A small subset with every pair of values that some cell has: each sink in each mode, each
+    sink at each point, each mode with each kind, and so on."""
+    shuffled = random.Random(seed).sample(list(cells), len(cells))
+    left = {pair for cell in cells for pair in _pairs(cell)}
+    chosen: set[Cell] = set()
     while left:
-        best = max(shuffled, key=gain)
-        left -= {(best.table, best.kind), ("", best.point)}
-        chosen.append(best)
-    return chosen
+        best = max(shuffled, key=lambda cell: len(left & _pairs(cell)))
+        left -= _pairs(best)
+        chosen.add(best)
+    return [cell for cell in cells if cell in chosen]
+
+
+def _pairs(cell: Cell) -> set[tuple[object, object]]:
+    values = (("sink", cell.sink), ("mode", cell.mode), cell.point, cell.kind)
+    return set(itertools.combinations(values, 2))
 
 
 def random_cells(cells: Sequence[Cell], seed: int) -> Iterator[Cell]:
@@ -149,6 +165,10 @@ class Round:
     def is_exact(self) -> bool:
         return not self.missing and not self.twice
 
+    @property
+    def reached(self) -> list[Crash]:
+        return [crash for crash in self.crashes if crash.batch is not None]
+
     def as_json(self) -> dict[str, object]:
         return {
             "round": self.number,
@@ -164,22 +184,24 @@ Contents = Mapping[str, Mapping[str, int]]
 
 @dataclass
 class Matrix:
-    """Runs rounds. `command` starts a driver; it is given the tag of the round and what to do:
-    `run` everything new, or `finish`: run, and write what the tables hold into contents.json."""
+    """Runs rounds. `command` starts a driver; it is given the tag of the round, the tables, and
+    what to do: `run` everything new, or `finish`: run, and write what the tables hold into
+    contents.json."""
 
-    command: Callable[[str, str], list[str]]
+    command: Callable[[str, str, Sequence[str]], list[str]]
     folder: Path
     pipeline: str
+    ports: Mapping[str, tuple[int, ...]]
     batches: int
     seed: int
     tell: Callable[[str], None]
 
     def reference(self) -> Contents:
         """What the tables hold without a crash."""
-        return self._finish("plain")
+        return self._finish("plain", tuple(self.ports))
 
     def round(self, number: int, cells: Sequence[Cell], reference: Contents) -> Round:
-        tag = f"r{number}"
+        tag, tables = f"r{number}", sorted({cell.table for cell in cells})
         chance = random.Random(f"{self.seed}/{number}")
         done = Round(number, [])
         process: subprocess.Popen[bytes] | None = None
@@ -187,7 +209,7 @@ class Matrix:
             for cell in cells:
                 # A driver that outlived the last crash goes on.
                 if process is None or process.poll() is not None:
-                    process = self._start(tag, "run")
+                    process = self._start(tag, "run", tables)
                 crash = Crash(cell, self._crash(process, tag, cell, chance))
                 done.crashes.append(crash)
                 reached = "not reached" if crash.batch is None else f"batch {crash.batch}"
@@ -195,8 +217,8 @@ class Matrix:
         finally:
             if process is not None:
                 _kill(process)
-        found = self._finish(tag)
-        for table in sorted({*reference, *found}):
+        found = self._finish(tag, tables)
+        for table in sorted({*found, *(late_name(one) for one in found)} & {*reference, *found}):
             expected, there = Counter(reference.get(table, {})), Counter(found.get(table, {}))
             if missing := (expected - there).total():
                 done.missing[table] = missing
@@ -212,8 +234,8 @@ class Matrix:
 
     # Inside
 
-    def _finish(self, tag: str) -> Contents:
-        process = self._start(tag, "finish")
+    def _finish(self, tag: str, tables: Sequence[str]) -> Contents:
+        process = self._start(tag, "finish", tables)
         code = process.wait(timeout=_START_S * 2)
         if code != 0:
             raise CrashRunFailed(tag, self._log(tag).read_text()[-3000:])
@@ -235,8 +257,11 @@ class Matrix:
             return None
         if cell.kind is Kind.DRIVER:
             return self._kill_driver(process, place, cell.point, batch, chance, tag)
-        time.sleep(chance.uniform(0, 0.3) if cell.point is Point.WRITE else 0)
-        is_hit = self._hit(process, cell.kind, tag)
+        if cell.point is Point.WRITE:
+            time.sleep(chance.uniform(0, 0.3))
+        elif cell.point is Point.STATE:
+            _await(lambda: place.has_state(batch) or None, has_ended, 60)
+        is_hit = self._hit(process, cell, tag, chance)
         # It goes on by itself: the batch is committed in the end.
         is_over = _await(lambda: place.has("commits", batch) or None, has_ended, _START_S)
         return batch if is_hit and is_over else None
@@ -285,29 +310,37 @@ class Matrix:
 
         return bool(_await(has_failed, has_ended, 60))
 
-    def _hit(self, process: subprocess.Popen[bytes], kind: Kind, tag: str) -> bool:
-        if kind is Kind.CONNECTION:
-            mark = self._log(tag).stat().st_size
-            process.send_signal(signal.SIGUSR1)
+    def _hit(
+        self, process: subprocess.Popen[bytes], cell: Cell, tag: str, chance: random.Random
+    ) -> bool:
+        run = Victims(process.pid, self._application(tag))
 
-            def answer() -> str | None:
-                found = re.search(r"cut (\d+) connections", self._log(tag).read_text()[mark:])
-                return found[1] if found else None
+        def has_ended() -> bool:
+            return process.poll() is not None
 
-            cut = _await(answer, lambda: process.poll() is not None, 60)
-            return cut is not None and int(cut) > 0
-        # A worker is there once the rows of the batch are computed.
-        workers = _await(lambda: _python_workers(process.pid) or None, lambda: False, 5)
-        for pid in workers or []:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-        return bool(workers)
+        if cell.kind is Kind.CONNECTION:
+            # There only while rows are written.
+            cut = _await(lambda: run.cut(self.ports[cell.table]) or None, has_ended, 30)
+            return bool(cut)
+        if cell.kind is Kind.EXECUTOR:
+            executors = _await(lambda: run.executors() or None, has_ended, 60) or []
+            victims = [chance.choice(executors)] if executors else []
+        else:
+            # There once the rows of the batch are computed.
+            victims = _await(lambda: run.python_workers() or None, has_ended, 5) or []
+        kill(victims)
+        return bool(victims)
 
-    def _start(self, tag: str, what: str) -> subprocess.Popen[bytes]:
+    def _application(self, tag: str) -> str:
+        """The name that Spark gave to the newest driver of a round."""
+        found = re.findall(r"^application (\S+)$", self._log(tag).read_text(), re.MULTILINE)
+        return str(found[-1]) if found else "?"
+
+    def _start(self, tag: str, what: str, tables: Sequence[str]) -> subprocess.Popen[bytes]:
         (self.folder / tag).mkdir(parents=True, exist_ok=True)
         with self._log(tag).open("ab") as log:
             return subprocess.Popen(
-                self.command(tag, what), stdout=log, stderr=log, start_new_session=True
+                self.command(tag, what, tables), stdout=log, stderr=log, start_new_session=True
             )
 
     def _log(self, tag: str) -> Path:
@@ -382,21 +415,3 @@ def _kill(process: subprocess.Popen[bytes]) -> None:
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
     process.wait()
-
-
-def _python_workers(session: int) -> list[int]:
-    """Workers that Spark's daemon forked, in the session of a driver."""
-    daemons: set[int] = set()
-    parents: dict[int, int] = {}
-    for entry in Path("/proc").iterdir():
-        if not entry.name.isdigit():
-            continue
-        try:
-            fields = (entry / "stat").read_text().rpartition(")")[2].split()
-            line = (entry / "cmdline").read_bytes()
-        except OSError:
-            continue
-        if int(fields[3]) == session and b"pyspark.daemon" in line:
-            daemons.add(int(entry.name))
-            parents[int(entry.name)] = int(fields[1])
-    return [pid for pid, parent in parents.items() if parent in daemons]

@@ -6,7 +6,7 @@ import contextlib
 import datetime as dt
 import os
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,6 +20,7 @@ from headwater.connectors.kafka import Kafka
 from headwater.connectors.kafka.clients import admin_client
 from headwater.connectors.redis import Redis
 from headwater.definitions import Definition, Limit, LimitUnit, Source, Table, Trigger
+from headwater.graph.resolve import resolve
 from headwater.ledger.databases import Database
 from headwater.pipeline import Pipeline
 from headwater.runtime.late import late_name
@@ -30,20 +31,27 @@ from headwater.settings import Settings
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-APPLICATION = "headwater-verify"
-"""How our connections call themselves in PostgreSQL, so that only they are cut."""
 _NOT_COMPARED = ("batch",)
 """Columns of a late table that say when, not what."""
 
 
 def redirected(
-    pipeline: Pipeline, settings: Settings, inputs: Mapping[str, str], folder: Path, tag: str
+    pipeline: Pipeline,
+    settings: Settings,
+    inputs: Mapping[str, str],
+    folder: Path,
+    tag: str,
+    tables: Collection[str],
 ) -> Pipeline:
-    """The same tables over files of recorded rows, one file per batch. `inputs` gives the schema
-    of each source's files, which are in `folder`/input/<source>. Sinks get `tag` in their names."""
+    """These tables, and those they read, over files of recorded rows, one file per batch. `inputs`
+    gives the schema of each source's files, which are in `folder`/input/<source>. Sinks get `tag`
+    in their names."""
     definitions, left_out = pipeline.definitions(), unread(pipeline)
+    needed = resolve(definitions).needed_by(tables)
     changed: dict[str, Definition] = {}
     for name, definition in definitions.by_name.items():
+        if name not in needed:
+            continue
         if isinstance(definition, Source):
             connector = ParquetFiles(str(folder / "input" / name), {})
             one_file = Limit(1, LimitUnit.FILES)
@@ -89,8 +97,7 @@ def _moved(sink: Connector | None, folder: Path, table: str, tag: str) -> Connec
     if isinstance(sink, Files):
         return replace(sink, path=str(folder / "files" / table))
     if isinstance(sink, Jdbc):
-        named = {"ApplicationName": APPLICATION} if "postgresql" in str(sink.driver) else {}
-        return replace(sink, table=f"{sink.table}_{tag}", options={**sink.options, **named})
+        return replace(sink, table=f"{sink.table}_{tag}")
     if isinstance(sink, Redis):
         return replace(sink, prefix=f"{sink.prefix}_{tag}")
     if isinstance(sink, Kafka) and sink.topics:
@@ -155,23 +162,6 @@ class Contents:
                     sink.forget(connection_of(sink, self.pipeline.settings))
             elif isinstance(sink, FunctionSink) and sink.clear is not None:
                 sink.clear()
-
-    def cut_connections(self) -> int:
-        """Ends the sessions that this run has in PostgreSQL; how many there were."""
-        cut = 0
-        for table in self.pipeline.definitions().tables.values():
-            if not isinstance(table.into, Jdbc) or "postgresql" not in str(table.into.driver):
-                continue
-            plain = replace(table.into, options={})
-            with contextlib.suppress(Exception), self._database(plain).session() as session:
-                cut += len(
-                    session.rows(
-                        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
-                        "WHERE application_name = ? AND pid <> pg_backend_pid()",
-                        APPLICATION,
-                    )
-                )
-        return cut
 
     def _database(self, sink: Jdbc) -> Database:
         address = sink._address(connection_of(sink, self.pipeline.settings))

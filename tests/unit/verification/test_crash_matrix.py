@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from itertools import islice
+from dataclasses import replace
+from itertools import combinations, islice
+
+import pytest
 
 from headwater.verification.crash_matrix import (
     Cell,
@@ -21,7 +24,7 @@ PLAIN = TableFacts(
     is_stateful=False,
     has_late=False,
     has_python=False,
-    is_postgres=False,
+    ports=(),
 )
 RICH = TableFacts(
     "minutes",
@@ -30,7 +33,7 @@ RICH = TableFacts(
     is_stateful=True,
     has_late=True,
     has_python=True,
-    is_postgres=True,
+    ports=(5432,),
 )
 
 
@@ -39,7 +42,7 @@ def pairs(cells: list[Cell], table: str) -> set[tuple[Point, Kind]]:
 
 
 def test_a_table_has_the_cells_that_can_happen_to_it() -> None:
-    cells = cells_of([PLAIN, RICH])
+    cells = cells_of([PLAIN, RICH], has_executors=False)
     always = {Point.OFFSETS, Point.WRITE, Point.BEFORE_COMMIT, Point.COMMIT}
     assert pairs(cells, "copies") == {(point, Kind.DRIVER) for point in always}
     assert {point for point, kind in pairs(cells, "minutes") if kind is Kind.DRIVER} == set(Point)
@@ -48,15 +51,29 @@ def test_a_table_has_the_cells_that_can_happen_to_it() -> None:
         assert found == {Point.OFFSETS, Point.WRITE}
 
 
-def test_a_covering_subset_has_every_point_and_every_kind_of_every_table() -> None:
-    cells = cells_of([PLAIN, RICH])
-    chosen = covering(cells, seed=1)
+def test_executors_are_killed_on_a_cluster() -> None:
+    cells = cells_of([PLAIN, RICH], has_executors=True)
+    found = {point for point, kind in pairs(cells, "minutes") if kind is Kind.EXECUTOR}
+    assert found == {Point.OFFSETS, Point.WRITE, Point.STATE}
+    found = {point for point, kind in pairs(cells, "copies") if kind is Kind.EXECUTOR}
+    assert found == {Point.OFFSETS, Point.WRITE}
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_covering_subset_has_every_pair_of_values(seed: int) -> None:
+    other = replace(RICH, name="totals", mode="complete", has_late=False)
+    cells = cells_of([PLAIN, RICH, other], has_executors=False)
+    chosen = covering(cells, seed)
     assert len(chosen) < len(cells)
-    assert {cell.point for cell in chosen} == set(Point)
-    assert {(c.table, c.kind) for c in chosen} == {(c.table, c.kind) for c in cells}
+
+    def seen(some: list[Cell]) -> set[tuple[object, ...]]:
+        names = combinations(("sink", "mode", "point", "kind"), 2)
+        return {(a, b, getattr(c, a), getattr(c, b)) for a, b in names for c in some}
+
+    assert seen(chosen) == seen(cells)
 
 
 def test_a_seed_repeats_the_choice() -> None:
-    cells = cells_of([PLAIN, RICH])
+    cells = cells_of([PLAIN, RICH], has_executors=False)
     draws = [list(islice(random_cells(cells, seed), 20)) for seed in (1, 1, 2)]
     assert draws[0] == draws[1] != draws[2]

@@ -3,7 +3,7 @@
 Before a batch is written, the ends of the topic's partitions are noted in the checkpoint. Every
 record carries a header that stands for its query and batch. When the batch comes again, records
 behind the noted ends with that header are there already, and only the others are written. A task
-that Spark tries again fails on purpose, so that the batch goes this way too.
+that Spark tries again fails on purpose (`Label` in our jar), so that the batch goes this way too.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING
 from headwater.connectors.interface import Note
 from headwater.connectors.kafka.clients import end_offsets, partition_count
 from headwater.jvm.jar import LABEL
-from headwater.jvm.telling import earlier_attempts
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -61,8 +60,7 @@ def write_once(
             missing = _without(records, there, is_keyed=is_keyed)
         try:
             with _labelling(records.sparkSession, label):
-                writer = _failing_again(missing).write.format("kafka")
-                writer.options(**_with_interceptor(options)).save()
+                missing.write.format("kafka").options(**_with_interceptor(options)).save()
             return
         except Exception as failure:
             # What a task raised comes as text inside Spark's own exceptions.
@@ -103,15 +101,6 @@ def _noted(note: Note, batch: int) -> dict[int, int] | None:
     if found is None or found["batch"] != batch:
         return None
     return {int(partition): int(end) for partition, end in found["ends"].items()}
-
-
-def _failing_again(records: DataFrame) -> DataFrame:
-    """The records; fails in a task that is tried again."""
-    from pyspark.sql import functions as F
-
-    again = F.raise_error(F.lit(_AGAIN)).cast(records.schema["value"].dataType)
-    is_again = earlier_attempts(records.sparkSession) > 0
-    return records.withColumn("value", F.when(is_again, again).otherwise(F.col("value")))
 
 
 def _written(

@@ -12,11 +12,20 @@ import org.apache.spark.TaskContext;
  * Gives every record that a task sends the header of its batch, which the job names in a property.
  *
  * As a column of Spark's sink the same header would be made, copied and taken apart for every row.
+ * A task that is tried again fails at its first record: what an earlier attempt sent is in the topic
+ * and has to be read back first.
  */
 public final class Label implements ProducerInterceptor<byte[], byte[]> {
     private static final String PROPERTY = "headwater.kafka.label";
     private static final String HEADER = "headwater";
     private static final ThreadLocal<Known> LAST = ThreadLocal.withInitial(Known::new);
+
+    /** Kafka catches the exceptions of its interceptors and goes on; an error ends the task. */
+    private static final class TriedAgain extends Error {
+        TriedAgain() {
+            super("a task of headwater was tried again");
+        }
+    }
 
     /** What the task of this thread says; a thread runs one task after the other. */
     private static final class Known {
@@ -40,6 +49,9 @@ public final class Label implements ProducerInterceptor<byte[], byte[]> {
                     : new RecordHeader(HEADER, label.getBytes(StandardCharsets.US_ASCII));
         }
         if (known.header != null) {
+            if (task.attemptNumber() > 0 || task.stageAttemptNumber() > 0) {
+                throw new TriedAgain();
+            }
             record.headers().add(known.header);
         }
         return record;
