@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 from headwater import Pipeline
 from headwater.connectors import kafka
 from headwater.connectors.interface import ReadRequest, WriteRequest
-from headwater.connectors.kafka import create_topic, resuming
+from headwater.connectors.kafka import create_topic
 from headwater.definitions import OutputMode
 from headwater.settings import Connection, Settings
 from headwater.testing import Harness, add, crash, process, restart

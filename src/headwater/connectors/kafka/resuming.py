@@ -23,8 +23,9 @@ if TYPE_CHECKING:
 
     from headwater.settings import Connection
 
-HEADER = "headwater"
-"""Name of the header that says which query and batch wrote a record."""
+HEADER = "hw"
+"""Name of the header that says which query and batch wrote a record; short, as every record has
+it."""
 _LABEL_BYTES = 6
 """A record may be small: its label is a short digest of query and batch, not their names."""
 _PROPERTY = "headwater.kafka.label"
@@ -132,7 +133,7 @@ def _written(
     )
 
     def is_mine(header: Column) -> Column:
-        return (header["key"] == HEADER) & (header["value"] == F.lit(label.encode()))
+        return (header["key"] == HEADER) & (header["value"] == F.lit(bytes.fromhex(label)))
 
     return frame.where(F.exists("headers", is_mine)).select("key", "value")
 

@@ -1,6 +1,6 @@
 package io.headwater;
 
-import java.nio.charset.StandardCharsets;
+import java.util.HexFormat;
 import java.util.Map;
 import org.apache.kafka.clients.producer.ProducerInterceptor;
 import org.apache.kafka.clients.producer.ProducerRecord;
@@ -17,7 +17,7 @@ import org.apache.spark.TaskContext;
  */
 public final class Label implements ProducerInterceptor<byte[], byte[]> {
     private static final String PROPERTY = "headwater.kafka.label";
-    private static final String HEADER = "headwater";
+    private static final String HEADER = "hw";
     private static final ThreadLocal<Known> LAST = ThreadLocal.withInitial(Known::new);
 
     /** Kafka catches the exceptions of its interceptors and goes on; an error ends the task. */
@@ -31,6 +31,7 @@ public final class Label implements ProducerInterceptor<byte[], byte[]> {
     private static final class Known {
         private TaskContext task;
         private RecordHeader header;
+        private boolean isTriedAgain;
     }
 
     @Override
@@ -44,12 +45,11 @@ public final class Label implements ProducerInterceptor<byte[], byte[]> {
             String label = task.getLocalProperty(PROPERTY);
             known.task = task;
             known.header =
-                label == null
-                    ? null
-                    : new RecordHeader(HEADER, label.getBytes(StandardCharsets.US_ASCII));
+                label == null ? null : new RecordHeader(HEADER, HexFormat.of().parseHex(label));
+            known.isTriedAgain = task.attemptNumber() > 0 || task.stageAttemptNumber() > 0;
         }
         if (known.header != null) {
-            if (task.attemptNumber() > 0 || task.stageAttemptNumber() > 0) {
+            if (known.isTriedAgain) {
                 throw new TriedAgain();
             }
             record.headers().add(known.header);
