@@ -120,6 +120,8 @@ def _samples(app: Pipeline, folder: Path, spark: Any) -> list[dict[str, float]]:
             }
             for table in TABLES:
                 sample[f"{table}_kb"] = _size_kb(folder / f".headwater/flat/checkpoints/{table}")
+            # Grows with the files that it lists, and is compacted: shown, without a goal.
+            sample["manifest_kb"] = _size_kb(folder / "files/_spark_metadata")
             print(", ".join(f"{key} {value:.5g}" for key, value in sample.items()), flush=True)
             samples.append(sample)
     finally:

@@ -92,9 +92,11 @@ class Feeder(threading.Thread):
         self.join()
 
 
-def soak(folder: Path, *, crashes: int, for_s: float, most_s: float, seed: int) -> Outcome:
-    """Kills the driver until the crashes or the time are used up, each at most `most_s` after a
-    batch; then lets it finish and counts."""
+def soak(
+    folder: Path, *, crashes: int, for_s: float, after_s: tuple[float, float], seed: int
+) -> Outcome:
+    """Kills the driver until the crashes or the time are used up, each so long after the first
+    batch of a recovery; then lets it finish and counts."""
     draw = random.Random(seed)
     (folder / "in").mkdir()
     (folder / "app.py").write_text(APP)
@@ -108,7 +110,7 @@ def soak(folder: Path, *, crashes: int, for_s: float, most_s: float, seed: int) 
     try:
         # Each at another moment of a batch.
         while done < crashes and time.monotonic() < end:
-            _run_and_kill(folder, after_s=draw.uniform(0, most_s))
+            _run_and_kill(folder, after_s=draw.uniform(*after_s))
             done += 1
         feeder.end()
         _finish(folder)
@@ -239,7 +241,7 @@ def main(arguments: list[str]) -> int:
     folder = Path(tempfile.mkdtemp(prefix="headwater-soak-"))
     folder.chmod(0o755)
     try:
-        outcome = soak(folder, crashes=10_000, for_s=minutes * 60, most_s=20, seed=seed)
+        outcome = soak(folder, crashes=10_000, for_s=minutes * 60, after_s=(15, 25), seed=seed)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     print(

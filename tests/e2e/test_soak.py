@@ -14,7 +14,7 @@ def test_four_sinks_survive_kills_at_random_moments() -> None:
     folder = Path(tempfile.mkdtemp(prefix="headwater-soak-"))
     folder.chmod(0o755)
     try:
-        outcome = soak(folder, crashes=3, for_s=120, most_s=4, seed=1)
+        outcome = soak(folder, crashes=3, for_s=120, after_s=(0, 4), seed=1)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     assert outcome.crashes >= 2
