@@ -22,6 +22,7 @@ NAMES = (
     "kafka",
     "recovery",
     "crashes",
+    "checkpointing",
     "flat",
     "dstream",
     "dstream_flat",
