@@ -9,6 +9,7 @@ import re
 import shutil
 import sys
 import time
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
@@ -22,6 +23,7 @@ from headwater.cli.sessions import session_for
 from headwater.runtime.specification import connection_of
 from headwater.verification.crash_matrix import (
     Cell,
+    Kind,
     Matrix,
     Round,
     TableFacts,
@@ -78,8 +80,8 @@ def run_crashes(
     if args.cover:
         cells = covering(cells, args.seed)
     rounds: list[Round] = []
-    for chosen in _chunks(args, cells, matrix.most_per_round, rounds):
-        rounds.append(matrix.round(len(rounds) + 1, chosen, reference))
+    for chosen, left in _chunks(args, cells, matrix.most_per_round, rounds):
+        rounds.append(matrix.round(len(rounds) + 1, chosen, left, reference))
         if not rounds[-1].is_exact:
             break
     return _concluded(args, application, rounds, place)
@@ -87,20 +89,27 @@ def run_crashes(
 
 def _chunks(
     args: argparse.Namespace, cells: Sequence[Cell], size: int, rounds: Sequence[Round]
-) -> Iterator[list[Cell]]:
-    """The cells of each round: those that were not reached come again; with --random new ones
-    until the time is over."""
+) -> Iterator[tuple[list[Cell], list[Cell]]]:
+    """The cells of each round, and all that are still to be reached; with --random new ones until
+    the time is over."""
     if args.random is None:
-        for _ in range(_TRIES):
+        tries: Counter[Cell] = Counter()
+        # Those that a killed driver may reach by chance come last.
+        ordered = sorted(cells, key=lambda cell: (cell.kind is Kind.DRIVER, cell.is_by_chance))
+        while True:
             reached = {crash.cell for one in rounds for crash in one.reached}
-            left = [cell for cell in cells if cell not in reached]
-            for start in range(0, len(left), size):
-                yield left[start : start + size]
-        return
+            left = [cell for cell in ordered if cell not in reached and tries[cell] < _TRIES]
+            if not left:
+                return
+            # A cell that was just missed waits for the others.
+            chosen = sorted(left, key=tries.__getitem__)[:size]
+            tries.update(chosen)
+            yield chosen, left
     end = time.monotonic() + args.random
     drawn = random_cells(cells, args.seed)
     while True:
-        yield list(islice(drawn, min(size, _PER_RANDOM_ROUND)))
+        chosen = list(dict.fromkeys(islice(drawn, min(size, _PER_RANDOM_ROUND))))
+        yield chosen, chosen
         if time.monotonic() >= end:
             return
 

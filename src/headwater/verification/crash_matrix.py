@@ -87,6 +87,11 @@ class Cell:
     point: Point
     kind: Kind
 
+    @property
+    def is_by_chance(self) -> bool:
+        """Whether a driver that is killed for another table may reach it."""
+        return self.point in (Point.OFFSETS, Point.WRITE, Point.COMMIT)
+
     def __str__(self) -> str:
         return f"{self.table} ({self.sink}, {self.mode}): {self.kind.value}, {self.point.value}"
 
@@ -200,20 +205,33 @@ class Matrix:
         """What the tables hold without a crash."""
         return self._finish("plain", tuple(self.ports))
 
-    def round(self, number: int, cells: Sequence[Cell], reference: Contents) -> Round:
+    def round(
+        self, number: int, cells: Sequence[Cell], open_cells: Sequence[Cell], reference: Contents
+    ) -> Round:
+        """Crashes at `cells`; a driver takes its other tables with it, at the points where they
+        are, and so may reach other `open_cells` too."""
         tag, tables = f"r{number}", sorted({cell.table for cell in cells})
         chance = random.Random(f"{self.seed}/{number}")
-        done = Round(number, [])
+        done, left = Round(number, []), [cell for cell in open_cells if cell.table in tables]
         process: subprocess.Popen[bytes] | None = None
+        begun: dict[str, int] = {}
         try:
             for cell in cells:
+                if cell not in left:
+                    continue
                 # A driver that outlived the last crash goes on.
                 if process is None or process.poll() is not None:
+                    begun = {table: self._place(tag, table).last("offsets") for table in tables}
                     process = self._start(tag, "run", tables)
-                crash = Crash(cell, self._crash(process, tag, cell, chance))
-                done.crashes.append(crash)
-                reached = "not reached" if crash.batch is None else f"batch {crash.batch}"
-                self.tell(f"{cell}: {reached}")
+                crashes = [Crash(cell, self._crash(process, tag, cell, chance))]
+                if cell.kind is Kind.DRIVER:
+                    others = [other for other in left if other.table != cell.table]
+                    crashes += self._taken_along(tag, others, begun)
+                for crash in crashes:
+                    left.remove(crash.cell)
+                    done.crashes.append(crash)
+                    reached = "not reached" if crash.batch is None else f"batch {crash.batch}"
+                    self.tell(f"{crash.cell}: {reached}")
         finally:
             if process is not None:
                 _kill(process)
@@ -246,7 +264,7 @@ class Matrix:
         self, process: subprocess.Popen[bytes], tag: str, cell: Cell, chance: random.Random
     ) -> int | None:
         """Waits for the cell's point in the next batch of its table, and crashes there."""
-        place = _Checkpoint(self.folder / tag / "storage" / self.pipeline, cell.table)
+        place = self._place(tag, cell.table)
         after = place.last("offsets")
 
         def has_ended() -> bool:
@@ -265,6 +283,24 @@ class Matrix:
         # It goes on by itself: the batch is committed in the end.
         is_over = _await(lambda: place.has("commits", batch) or None, has_ended, _START_S)
         return batch if is_hit and is_over else None
+
+    def _taken_along(
+        self, tag: str, cells: Sequence[Cell], begun: Mapping[str, int]
+    ) -> list[Crash]:
+        """Which cells a killed driver reached by chance: at most one of each table."""
+        found: dict[str, Crash] = {}
+        for cell in cells:
+            place = self._place(tag, cell.table)
+            batch = place.last("offsets")
+            if cell.kind is not Kind.DRIVER or batch <= begun[cell.table]:
+                continue
+            is_committed = place.has("commits", batch)
+            if cell.point in ({Point.COMMIT} if is_committed else {Point.OFFSETS, Point.WRITE}):
+                found.setdefault(cell.table, Crash(cell, batch))
+        return list(found.values())
+
+    def _place(self, tag: str, table: str) -> _Checkpoint:
+        return _Checkpoint(self.folder / tag / "storage" / self.pipeline, table)
 
     def _kill_driver(
         self,
