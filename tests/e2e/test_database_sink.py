@@ -102,6 +102,9 @@ def test_a_batch_that_comes_again_is_left_out(
         frame = rows(spark, (number,), schema="n int")
         write(frame, target, connection, batch)
     assert sorted(ask(f"SELECT n FROM {target}")) == [(1,), (2,), (3,)]
+    request = WriteRequest("result", OutputMode.APPEND, (), connection, Path(), managed="")
+    sink = SINKS[connection.name](target)
+    assert sink.position(spark, request, f"q{target}") == "batch 2"
     # A fresh checkpoint has another id, and starts again at batch 0.
     write(rows(spark, (4,), schema="n int"), target, connection, 0, query="other")
     assert len(ask(f"SELECT n FROM {target}")) == 4

@@ -82,8 +82,10 @@ def test_what_a_failed_attempt_wrote_is_not_written_again(
     expected = Counter({"1": 1, "2": 1, "3": 2, "4": 1, "5": 1, "6": 1, "7": 1})
     assert in_topic(spark, kafka_connection, topic) == expected
     # The same rows of another batch are other records.
+    before_it = sink.position(spark, request, "q")
     sink.write_increment(frame, request, query="q", batch=2)
     assert sum(in_topic(spark, kafka_connection, topic).values()) == 16
+    assert sink.position(spark, request, "q") != before_it
 
 
 def test_without_the_note_they_would_be_written_twice(

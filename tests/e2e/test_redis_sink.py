@@ -125,6 +125,8 @@ def test_a_batch_that_comes_again_is_left_out(
         write(devices(spark, ("a", number)), redis_connection, batch)
         assert numbers(server) == {"a": str(then)}
     assert server.hgetall(LEDGER) == {"q": "2"}
+    request = WriteRequest("result", UPDATE, ("device",), redis_connection, Path(), managed="")
+    assert redis("t").position(spark, request, "q") == "batch 2"
     # A fresh checkpoint has another id, and starts again at batch 0.
     write(devices(spark, ("a", 7)), redis_connection, 0, query="other")
     assert numbers(server) == {"a": "7"}

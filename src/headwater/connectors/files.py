@@ -22,7 +22,7 @@ from headwater.connectors.interface import (
     option_texts,
     struct_type,
 )
-from headwater.connectors.manifest import remove_orphans
+from headwater.connectors.manifest import last_batch, remove_orphans
 from headwater.connectors.records import CORRUPT, RecordFormat, RecordParser, latest_in
 from headwater.definitions import Limit, LimitUnit, OutputMode
 from headwater.errors import InvalidSchema, PathMissing, SchemaMissing
@@ -103,6 +103,10 @@ class Files(Connector):
         path = located(self.path, request.base)
         if "://" not in path:
             remove_orphans(Path(path))
+
+    def position(self, spark: SparkSession, request: WriteRequest, query: str) -> str | None:
+        path = located(self.path, request.base)
+        return None if "://" in path else f"batch {last_batch(Path(path))}"
 
     def write_batch(self, frame: DataFrame, request: WriteRequest) -> None:
         """A local folder is swapped for a finished one; elsewhere Spark overwrites it, and a

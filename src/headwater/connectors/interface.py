@@ -249,6 +249,11 @@ class Connector:
         """Whether the table has content already, where that is cheap to know."""
         return False
 
+    def position(self, spark: SparkSession, request: WriteRequest, query: str) -> str | None:
+        """What the sink itself knows of the batches that it holds, as a text that another batch of
+        the query changes; None where it knows nothing."""
+        return None
+
     def check_writable(self, request: WriteRequest) -> None:
         """Raises where a write would fail."""
 

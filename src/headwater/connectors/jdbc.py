@@ -138,6 +138,13 @@ class Jdbc(Connector):
                 # The database is away: the waits are few and bounded, and nobody tells its return.
                 time.sleep(wait_s)
 
+    def position(self, spark: SparkSession, request: WriteRequest, query: str) -> str | None:
+        writer = self._writer(spark, request)
+        try:
+            return f"batch {writer.last(query)}"
+        except SqlFailed as failure:
+            raise self._explained(failure, request) from failure
+
     def write_batch(self, frame: DataFrame, request: WriteRequest) -> None:
         writer = self._writer(frame.sparkSession, request)
         try:
@@ -202,7 +209,7 @@ class _Writer:
             self._check(session, {column.name: column.is_required for column in found}, schema)
 
     def write(self, frame: DataFrame, query: str, batch: int) -> None:
-        ledger = DatabaseLedger(self.dialect.beside(self.table, LEDGER), query)
+        ledger = self._ledger(query)
         with self.database.session() as session:
             ledger.create(session)
             if ledger.last(session) >= batch:
@@ -216,6 +223,13 @@ class _Writer:
                     self._merge(session, frame.columns, staging, attempts)
             self._drop(session, staging)
 
+    def last(self, query: str) -> int:
+        """The last batch of a query in the ledger; -1 where it has none."""
+        ledger = self._ledger(query)
+        with self.database.session() as session:
+            ledger.create(session)
+            return ledger.last(session)
+
     def replace(self, frame: DataFrame) -> None:
         """The content of a batch run instead of what is there, at once."""
         with self.database.session() as session:
@@ -225,6 +239,9 @@ class _Writer:
                 session.execute(f"DELETE FROM {self._target}")
                 self._insert(session, frame.columns, staging, attempts)
             self._drop(session, staging)
+
+    def _ledger(self, query: str) -> DatabaseLedger:
+        return DatabaseLedger(self.dialect.beside(self.table, LEDGER), query)
 
     def _rows(self, frame: DataFrame) -> DataFrame:
         if self.request.mode is not OutputMode.UPDATE:

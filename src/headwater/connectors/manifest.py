@@ -29,6 +29,12 @@ def committed_files(folder: Path) -> list[Path]:
     return sorted(files, key=lambda file: file.stat().st_mtime)
 
 
+def last_batch(folder: Path) -> int:
+    """The last batch that a stream wrote into a folder; -1 where none did."""
+    logs = (folder / MANIFEST).glob("[0-9]*")
+    return max((int(log.name.removesuffix(".compact")) for log in logs), default=-1)
+
+
 def remove_orphans(folder: Path) -> list[Path]:
     """Removes the files that Spark wrote and no committed batch names; nothing may write there
     meanwhile. Files of other origin stay: those that are older than the manifest, and those of

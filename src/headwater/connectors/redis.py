@@ -137,6 +137,10 @@ class Redis(Connector):
                 # Redis is away: the waits are few and bounded, and nobody tells its return.
                 time.sleep(wait_s)
 
+    def position(self, spark: SparkSession, request: WriteRequest, query: str) -> str | None:
+        with _explained(request, 0), _closing(_server(request.connection)) as client:
+            return f"batch {RedisLedger(query).last(client)}"
+
     def write_batch(self, frame: DataFrame, request: WriteRequest) -> None:
         self.prepare(frame.sparkSession, frame._jdf.schema().toDDL(), request)
         with _explained(request, 0):

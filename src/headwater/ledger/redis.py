@@ -89,6 +89,11 @@ class RedisLedger:
         listed = [LEDGER, *keys]
         return client.eval(guarded(script), len(listed), *listed, self.query, self.claim, *values)
 
+    def last(self, client: Redis) -> int:
+        """The last batch that was written; -1 where none was."""
+        found: Any = client.hget(LEDGER, self.query)
+        return -1 if found is None else int(found)
+
     def advance(self, client: Redis, batch: int) -> None:
         """Records that a batch is written."""
         self.call(client, _ADVANCE, [], str(batch))

@@ -40,12 +40,15 @@ _CONTENT = "savepoint.json"
 @dataclass(frozen=True, slots=True)
 class SavedTable:
     """One table of a savepoint; `versions` are those of its Delta tables, with the late and
-    rejected rows that it keeps, by path; -1 where there was none yet."""
+    rejected rows that it keeps, by path, below the storage or whole; -1 where there was none yet.
+    `position` is what another sink said of itself and of `query`."""
 
     table: str
     batch: int
     sink: str
     versions: dict[str, int]
+    query: str = ""
+    position: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,8 +88,13 @@ class Savepoints:
             if begun > batch:
                 raise BatchUnfinished(spec.name, begun, f"savepoint create {name}")
             self._files.copy(self._storage.checkpoint(spec.name), f"{home}/{spec.name}")
-            versions = {path: self._version(path) for path in self._delta_tables(spec)}
-            tables.append(SavedTable(spec.name, batch, spec.sink.describe(), versions))
+            versions = {
+                self._relative(path): self._version(path) for path in self._delta_tables(spec)
+            }
+            query = self._query_id(spec.name)
+            position = self._position(spec, query)
+            sink = spec.sink.describe()
+            tables.append(SavedTable(spec.name, batch, sink, versions, query, position))
         if not tables:
             raise NoCheckpoint([spec.name for spec in specs])
         now = dt.datetime.now(dt.UTC).isoformat(timespec="seconds")
@@ -132,6 +140,14 @@ class Savepoints:
                 f"{saved.table} has written batches {saved.batch + 1} to {now} into "
                 f"{saved.sink} since, which cannot be taken back",
             )
+        # The checkpoint may be on another machine, or gone: the sink is asked as well.
+        position = self._position(spec, saved.query)
+        if saved.position is not None and position != saved.position:
+            raise SavepointNotRestorable(
+                name,
+                f"{saved.sink} of {saved.table} was at {saved.position} and is at {position}: what "
+                "was written since cannot be taken back",
+            )
 
     def _require_not_streamed(self, name: str, saved: SavedTable, spec: QuerySpec) -> None:
         """Who reads a Delta table as a stream reads every commit that was ever made, those that are
@@ -143,7 +159,7 @@ class Savepoints:
             if spec.mode is OutputMode.APPEND
             and any(read.name == spec.name for read in self._graph.reads_directly(table))
         ]
-        if readers and self._version(place) != saved.versions.get(place):
+        if readers and self._version(place) != saved.versions.get(self._relative(place)):
             raise SavepointNotRestorable(
                 name,
                 f"{readers[0]} reads {spec.name} as a stream, and would read what is taken back",
@@ -159,7 +175,7 @@ class Savepoints:
         told = [f"{saved.table}: resumes after batch {saved.batch}"]
         told += [f"{saved.table}: what was there is kept in {place}" for place in aside]
         for path, version in saved.versions.items():
-            told += self._taken_back(saved.table, path, version)
+            told += self._taken_back(saved.table, self._absolute(path), version)
         return told
 
     def _taken_back(self, table: str, path: str, version: int) -> list[str]:
@@ -183,6 +199,24 @@ class Savepoints:
         request = write_request(spec, self._settings, self._storage)
         place = spec.sink.place(request.base, "") or request.managed
         return [place, *beside]
+
+    def _position(self, spec: QuerySpec, query: str) -> str | None:
+        if spec.sink.system == "delta":
+            return None
+        request = write_request(spec, self._settings, self._storage)
+        return spec.sink.position(self._spark, request, query)
+
+    def _query_id(self, table: str) -> str:
+        text = self._files.read(f"{self._storage.checkpoint(table)}/metadata")
+        return str(json.loads(text)["id"])
+
+    def _relative(self, path: str) -> str:
+        """A path below the storage as it is on every machine."""
+        return path.removeprefix(f"{self._storage.home}/")
+
+    def _absolute(self, path: str) -> str:
+        is_whole = path.startswith("/") or "://" in path
+        return path if is_whole else f"{self._storage.home}/{path}"
 
     def _version(self, path: str) -> int:
         tables = java_class(self._spark, "io.delta.tables.DeltaTable")

@@ -8,6 +8,7 @@
 <storage>/<pipeline>/lateness/<source>.json how far rows were behind the newest
 <storage>/<pipeline>/replays/<table>        copies of log entries while a batch is read again
 <storage>/<pipeline>/rebuild                a table while it is made anew
+<storage>/<pipeline>/savepoints/<name>      copies of checkpoints, and where the sinks were then
 <storage>/<pipeline>/lease/<number>         which driver may write
 <storage>/<pipeline>/aside/<table>-<time>   what `run --fresh` moved out of the way
 """
@@ -47,45 +48,49 @@ class Storage:
     def is_local(self) -> bool:
         return "://" not in self.root
 
+    @property
+    def home(self) -> str:
+        return f"{self.root}/{self.pipeline}"
+
     def table(self, name: str) -> str:
-        return f"{self.root}/{self.pipeline}/tables/{name}"
+        return f"{self.home}/tables/{name}"
 
     def checkpoint(self, table: str) -> str:
-        return f"{self.root}/{self.pipeline}/checkpoints/{table}"
+        return f"{self.home}/checkpoints/{table}"
 
     def lateness(self, source: str) -> str:
         """How late the rows of a source were."""
-        return f"{self.root}/{self.pipeline}/lateness/{source}.json"
+        return f"{self.home}/lateness/{source}.json"
 
     def lookup(self, name: str) -> str:
         """The versions of a lookup that is read anew while the pipeline runs."""
-        return f"{self.root}/{self.pipeline}/lookups/{name}"
+        return f"{self.home}/lookups/{name}"
 
     def model(self, name: str) -> str:
         """The versions of a model."""
-        return f"{self.root}/{self.pipeline}/models/{name}"
+        return f"{self.home}/models/{name}"
 
     def replays(self, table: str) -> str:
-        return f"{self.root}/{self.pipeline}/replays/{table}"
+        return f"{self.home}/replays/{table}"
 
     def shape(self, table: str) -> str:
         """What of a query its checkpoint depends on."""
         return f"{self.checkpoint(table)}/headwater/shape"
 
     def savepoint(self, name: str) -> str:
-        return f"{self.root}/{self.pipeline}/savepoints/{name}"
+        return f"{self.home}/savepoints/{name}"
 
     @property
     def lease(self) -> str:
         """Which driver may write."""
-        return f"{self.root}/{self.pipeline}/lease"
+        return f"{self.home}/lease"
 
     def batch_mark(self, table: str) -> str:
         """A file that says: a batch run wrote this table last, so no checkpoint fits its rows."""
-        return f"{self.root}/{self.pipeline}/batches/{table}"
+        return f"{self.home}/batches/{table}"
 
     def aside(self, table: str, what: str, now: dt.datetime) -> str:
-        return f"{self.root}/{self.pipeline}/aside/{table}-{now:%Y%m%dT%H%M%S%f}/{what}"
+        return f"{self.home}/aside/{table}-{now:%Y%m%dT%H%M%S%f}/{what}"
 
 
 class Files:

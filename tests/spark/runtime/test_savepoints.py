@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -134,3 +135,35 @@ def test_what_another_table_reads_as_a_stream_is_not_taken_back(
     app.refresh()
     with pytest.raises(SavepointNotRestorable, match="copies reads raw as a stream"):
         mine.restore("first", queries)
+
+
+def test_a_savepoint_is_restored_where_the_storage_has_another_path(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    here, there = tmp_path / "here", tmp_path / "there"
+    here.mkdir()
+    app = application(here)
+    give(here, 1, 2)
+    app.refresh()
+    savepoints(spark, app).create("first", app.plan().queries)
+    give(here, 3, 5)
+    app.refresh()
+    shutil.copytree(here, there)
+    moved = application(there)
+    savepoints(spark, moved).restore("first", moved.plan().queries)
+    assert stored(spark, there, "raw") == [(1,), (2,)]
+    assert stored(spark, here, "raw") == [(1,), (2,), (3,), (5,)]
+
+
+def test_a_sink_that_went_on_is_asked_where_the_checkpoint_is_not(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    app = application(tmp_path, with_files=True)
+    give(tmp_path, 1, 2)
+    app.refresh()
+    savepoints(spark, app).create("first", app.plan().queries)
+    give(tmp_path, 3, 5)
+    app.refresh()
+    shutil.rmtree(tmp_path / ".headwater/app/checkpoints")
+    with pytest.raises(SavepointNotRestorable, match="was at batch 0 and is at batch 1"):
+        savepoints(spark, app).restore("first", app.plan().queries)

@@ -294,6 +294,13 @@ class Kafka(Connector):
         why = "fewer, larger fetches: Kafka's defaults are made for small consumers"
         return {name: (self.options.get(name, value), why) for name, value in _FAST_READ.items()}
 
+    def position(self, spark: SparkSession, request: WriteRequest, query: str) -> str | None:
+        topic = self._topic()
+        if topic is None:
+            return None
+        ends = end_offsets(_required(request.connection), topic)
+        return f"offsets {json.dumps(ends, sort_keys=True)}"
+
     def check_writable(self, request: WriteRequest) -> None:
         connection = _required(request.connection)
         found = topics_of(connection)
