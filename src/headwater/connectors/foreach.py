@@ -15,6 +15,7 @@ from headwater.connectors.interface import (
     WriteRequest,
     batch_by_batch,
 )
+from headwater.connectors.upserts import one_row_per_key
 from headwater.definitions import OutputMode, TriggerKind
 from headwater.errors import InvalidConnector, NotReadable
 
@@ -71,6 +72,8 @@ class ForeachBatch(FunctionSink):
     def write_increment(
         self, frame: DataFrame, request: WriteRequest, *, query: str, batch: int
     ) -> None:
+        if request.order_by:
+            frame = one_row_per_key(frame, request.key, request.order_by)
         if _takes_query(self.function):
             self.function(frame, batch, query)
         else:
@@ -130,7 +133,8 @@ def foreach_batch(
     again, with the same number. A function with a third parameter is also given the id of its
     query: (query, batch) names a batch for good, see `advance_ledger`. A function that leaves the
     same content when a batch comes again may say so: `idempotent=True`. What the function raises
-    fails the query, with its own line.
+    fails the query, with its own line. With the table's `key` and `order_by` the frame holds one row
+    per key, the last.
     `read(spark)` gives what the function has stored as a DataFrame and `clear()` removes it:
     with both, `headwater verify` can hold the function to its word.
 

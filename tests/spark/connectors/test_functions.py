@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket as sockets
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +44,16 @@ def test_a_batch_function_gets_the_frame_and_the_number(desk: Any) -> None:
     sink = foreach_batch(lambda frame, batch: seen.append((batch, frame.count())))
     desk.drain(pairs(desk), sink, desk.writes())
     assert seen == [(0, 2)]
+
+
+def test_a_batch_function_gets_the_last_row_of_every_key(desk: Any) -> None:
+    seen: list[list[tuple[Any, ...]]] = []
+    sink = foreach_batch(lambda frame, batch: seen.append([tuple(row) for row in frame.collect()]))
+    source = memory(rows=[("a", 1), ("a", 3), ("a", 2)])
+    rows = source.read_stream(desk.spark, desk.reads("name string, n int"))
+    by_name = {"mode": OutputMode.UPDATE, "key": ("name",), "order_by": ("n",)}
+    desk.drain(rows, sink, replace(desk.writes(), **by_name))
+    assert seen == [[("a", 3)]]
 
 
 def test_what_a_batch_function_raises_surfaces_with_its_line(desk: Any) -> None:
