@@ -133,8 +133,8 @@ def foreach_batch(
     again, with the same number. A function with a third parameter is also given the id of its
     query: (query, batch) names a batch for good, see `advance_ledger`. A function that leaves the
     same content when a batch comes again may say so: `idempotent=True`. What the function raises
-    fails the query, with its own line. With the table's `key` and `order_by` the frame holds one row
-    per key, the last.
+    fails the query, with its own line. With the table's `key` and `order_by` the frame holds one
+    row per key, the last.
     `read(spark)` gives what the function has stored as a DataFrame and `clear()` removes it:
     with both, `headwater verify` can hold the function to its word.
 
