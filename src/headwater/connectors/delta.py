@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from headwater.connectors.interface import (
     ALL_MODES,
     Connector,
+    Idempotence,
     ReadRequest,
     WriteRequest,
     batch_by_batch,
@@ -67,10 +68,14 @@ class Delta(Connector):
     def modes(self, *, has_key: bool) -> frozenset[OutputMode]:
         return ALL_MODES if has_key else ALL_MODES - {OutputMode.UPDATE}
 
-    def idempotence(self, mode: OutputMode, *, has_key: bool) -> tuple[bool, str]:
-        if mode is OutputMode.UPDATE:
-            return has_key, "every merge by key carries the query's id and the batch"
-        return True, "every Delta commit carries the query's id and the batch"
+    def idempotence(self, mode: OutputMode, *, has_key: bool) -> Idempotence:
+        commit = "merge by key" if mode is OutputMode.UPDATE else "Delta commit"
+        return Idempotence(
+            has_key or mode is not OutputMode.UPDATE,
+            f"every {commit} carries the query's id and the batch",
+            "nobody restores an earlier version of the table, removes parts of its _delta_log, or "
+            "lets its transaction ids expire (delta.setTransactionRetentionDuration)",
+        )
 
     def write_stream(self, frame: DataFrame, request: WriteRequest) -> DataStreamWriter:
         path = self._write_path(request)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from functools import reduce
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from headwater.connectors.interface import Connector, WriteRequest
+from headwater.connectors.interface import Connector, Idempotence, WriteRequest
 from headwater.definitions import OutputMode
 from headwater.testing.values import from_arrow
 
@@ -116,7 +116,7 @@ class KeptSink(Connector):
     def modes(self, *, has_key: bool) -> frozenset[OutputMode]:
         return self.original.modes(has_key=has_key)
 
-    def idempotence(self, mode: OutputMode, *, has_key: bool) -> tuple[bool, str]:
+    def idempotence(self, mode: OutputMode, *, has_key: bool) -> Idempotence:
         return self.original.idempotence(mode, has_key=has_key)
 
     def write_stream(self, frame: DataFrame, request: WriteRequest) -> DataStreamWriter:
