@@ -226,6 +226,12 @@ class Connector:
         """The output modes in which this sink can be written."""
         return frozenset()
 
+    @property
+    def replaces_by_key(self) -> bool:
+        """Whether a row in update mode takes the place of the one with its key: where that mode
+        needs one."""
+        return OutputMode.UPDATE in self.modes(has_key=True) - self.modes(has_key=False)
+
     def idempotence(self, mode: OutputMode, *, has_key: bool) -> Idempotence:
         """Whether a batch written twice leaves the same content, and what that rests on."""
         return Idempotence(False, f"{self.system} cannot recognise a batch it was given before")
