@@ -170,8 +170,8 @@ def delta(path: str | None = None, *, options: Mapping[str, object] | None = Non
 
     Writing: append and complete through Delta's own sink, exactly once; update needs the table's
     `key`, merges each batch by it, and keeps the last row of a key by its `order_by`. A batch run
-    replaces the content in one commit. Reading: as a stream (a table that is only appended to), as a batch
-    and as a lookup; a batch of a stream takes at most 1,000 files.
+    replaces the content in one commit. Reading: as a stream (a table that is only appended to), as
+    a batch and as a lookup; a batch of a stream takes at most 1,000 files.
 
     >>> delta("tables/devices").describe()
     'delta table at tables/devices'
