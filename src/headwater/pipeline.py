@@ -283,7 +283,8 @@ class Pipeline:
         """Declares a result table: one streaming query.
 
         Without `into` it is a managed Delta table. `key` names the columns that tell rows apart
-        where a row replaces another; `order_by` says which of several is the last.
+        where a row replaces another; `order_by` says which of several is the last, and is needed
+        where the query does not make one row per key.
         `guarantee="at_least_once"` gives up exactly-once for asynchronous progress tracking where
         Spark can do it. `late` says what becomes of late rows (`"drop"`, `"capture"`,
         `"allow 1 hour"`, `"refire 1 hour"`), and

@@ -6,7 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 
-from headwater.connectors.interface import ALL_MODES, Connector, WriteRequest, option_texts
+from headwater.connectors.interface import (
+    ALL_MODES,
+    Connector,
+    Idempotence,
+    WriteRequest,
+    option_texts,
+)
 from headwater.definitions import OutputMode, TriggerKind
 
 if TYPE_CHECKING:
@@ -33,8 +39,8 @@ class Console(Connector):
     def modes(self, *, has_key: bool) -> frozenset[OutputMode]:
         return ALL_MODES
 
-    def idempotence(self, mode: OutputMode, *, has_key: bool) -> tuple[bool, str]:
-        return False, "a terminal shows a batch again when it is written again"
+    def idempotence(self, mode: OutputMode, *, has_key: bool) -> Idempotence:
+        return Idempotence(False, "a terminal shows a batch again when it is written again")
 
     def write_stream(self, frame: DataFrame, request: WriteRequest) -> DataStreamWriter:
         if request.trigger in _NATIVE:

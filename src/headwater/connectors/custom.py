@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from headwater.connectors.interface import (
     Connector,
+    Idempotence,
     ReadRequest,
     WriteRequest,
     option_texts,
@@ -49,10 +50,16 @@ class Custom(Connector):
     def modes(self, *, has_key: bool) -> frozenset[OutputMode]:
         return frozenset(OutputMode)
 
-    def idempotence(self, mode: OutputMode, *, has_key: bool) -> tuple[bool, str]:
+    def idempotence(self, mode: OutputMode, *, has_key: bool) -> Idempotence:
         if self.is_idempotent:
-            return True, f"{self.source.__name__} is declared to recognise a repeated batch"
-        return False, f"{self.source.__name__} is not declared to recognise a repeated batch"
+            return Idempotence(
+                True,
+                f"{self.source.__name__} is declared to recognise a repeated batch",
+                f"{self.source.__name__} really does, by the batch's number",
+            )
+        return Idempotence(
+            False, f"{self.source.__name__} is not declared to recognise a repeated batch"
+        )
 
     def write_stream(self, frame: DataFrame, request: WriteRequest) -> DataStreamWriter:
         name = self._registered(frame.sparkSession)

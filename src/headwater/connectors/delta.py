@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from headwater.connectors.interface import (
     ALL_MODES,
     Connector,
+    Idempotence,
     ReadRequest,
     WriteRequest,
     batch_by_batch,
@@ -50,11 +51,12 @@ class Delta(Connector):
     options: Mapping[str, str] = field(default_factory=dict, hash=False)
 
     def read_stream(self, spark: SparkSession, request: ReadRequest) -> DataFrame:
-        options = {**limit_option(self, request), **self.options}
+        options = {**limit_option(self, request), **self._spark_options}
         return spark.readStream.format("delta").options(**options).load(self._read_path(request))
 
     def read_batch(self, spark: SparkSession, request: ReadRequest) -> DataFrame:
-        return spark.read.format("delta").options(**self.options).load(self._read_path(request))
+        options = self._spark_options
+        return spark.read.format("delta").options(**options).load(self._read_path(request))
 
     def check_readable(self, request: ReadRequest) -> None:
         path = self._read_path(request)
@@ -67,16 +69,21 @@ class Delta(Connector):
     def modes(self, *, has_key: bool) -> frozenset[OutputMode]:
         return ALL_MODES if has_key else ALL_MODES - {OutputMode.UPDATE}
 
-    def idempotence(self, mode: OutputMode, *, has_key: bool) -> tuple[bool, str]:
-        if mode is OutputMode.UPDATE:
-            return has_key, "every merge by key carries the query's id and the batch"
-        return True, "every Delta commit carries the query's id and the batch"
+    def idempotence(self, mode: OutputMode, *, has_key: bool) -> Idempotence:
+        commit = "merge by key" if mode is OutputMode.UPDATE else "Delta commit"
+        return Idempotence(
+            has_key or mode is not OutputMode.UPDATE,
+            f"every {commit} carries the query's id and the batch",
+            "nobody restores an earlier version of the table, removes parts of its _delta_log, or "
+            "lets its transaction ids expire (delta.setTransactionRetentionDuration)",
+        )
 
     def write_stream(self, frame: DataFrame, request: WriteRequest) -> DataStreamWriter:
         path = self._write_path(request)
         if request.mode is OutputMode.UPDATE:
             return batch_by_batch(self, frame, request)
-        return frame.writeStream.format("delta").options(**self.options).option("path", path)
+        options = {**self._spark_options, "path": path}
+        return frame.writeStream.format("delta").options(**options)
 
     def write_increment(
         self, frame: DataFrame, request: WriteRequest, *, query: str, batch: int
@@ -125,7 +132,15 @@ class Delta(Connector):
             column.nullable = True
         builder = _delta_tables(spark).createIfNotExists(spark._jsparkSession)
         java_columns = spark._jsparkSession.parseDataType(columns.json())
-        builder.location(self._write_path(request)).addColumns(java_columns).execute()
+        builder = builder.location(self._write_path(request)).addColumns(java_columns)
+        for name, value in self._properties.items():
+            builder = builder.property(name, value)
+        builder.execute()
+
+    @property
+    def prepares(self) -> bool:  # type: ignore[override]  # of others it is a fact of the class
+        """Delta's sink for streams makes a table with the session's properties only."""
+        return bool(self._properties)
 
     def holds_rows(self, spark: SparkSession, request: WriteRequest) -> bool:
         path = self._write_path(request)
@@ -138,6 +153,15 @@ class Delta(Connector):
 
     def describe(self) -> str:
         return "delta table" if self.path is None else f"delta table at {self.path}"
+
+    @property
+    def _properties(self) -> dict[str, str]:
+        """Those of the options that a new table keeps."""
+        return {name: v for name, v in self.options.items() if name.startswith(_PROPERTY)}
+
+    @property
+    def _spark_options(self) -> dict[str, str]:
+        return {name: v for name, v in self.options.items() if not name.startswith(_PROPERTY)}
 
     def _read_path(self, request: ReadRequest) -> str:
         return self._path(request.base, request.managed)
@@ -155,6 +179,9 @@ class Delta(Connector):
         return managed
 
 
+_PROPERTY = "delta."
+
+
 def _delta_tables(spark: SparkSession) -> Any:
     jvm: Any = spark._jvm
     return jvm.io.delta.tables.DeltaTable
@@ -164,9 +191,10 @@ def delta(path: str | None = None, *, options: Mapping[str, object] | None = Non
     """A Delta table at `path`, or, without one, the managed table of the declared name.
 
     Writing: append and complete through Delta's own sink, exactly once; update needs the table's
-    `key`, merges each batch by it, and one batch must hold one row per key. A batch run replaces
-    the content in one commit. Reading: as a stream (a table that is only appended to), as a batch
-    and as a lookup; a batch of a stream takes at most 1,000 files.
+    `key`, merges each batch by it, and keeps the last row of a key by its `order_by`. A batch run
+    replaces the content in one commit. Reading: as a stream (a table that is only appended to), as
+    a batch and as a lookup; a batch of a stream takes at most 1,000 files. Options that begin with
+    `delta.` become properties of a table that is made.
 
     >>> delta("tables/devices").describe()
     'delta table at tables/devices'

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from headwater.connectors.interface import (
     Connector,
+    Idempotence,
     OffsetRange,
     ReadRequest,
     WriteRequest,
@@ -92,8 +93,13 @@ class Files(Connector):
     def modes(self, *, has_key: bool) -> frozenset[OutputMode]:
         return frozenset({OutputMode.APPEND})
 
-    def idempotence(self, mode: OutputMode, *, has_key: bool) -> tuple[bool, str]:
-        return True, "the folder's manifest names the files of every batch once"
+    def idempotence(self, mode: OutputMode, *, has_key: bool) -> Idempotence:
+        return Idempotence(
+            True,
+            "the folder's manifest names the files of every batch once",
+            "readers take the files that the manifest _spark_metadata names, as Spark, `headwater "
+            "show` and `headwater files` do, and nobody removes it",
+        )
 
     def write_stream(self, frame: DataFrame, request: WriteRequest) -> DataStreamWriter:
         writer = frame.writeStream.format(self.system).options(**self._write_options())

@@ -11,6 +11,7 @@ from headwater.connectors.interface import (
     ALL_MODES,
     MICRO_BATCH,
     Connector,
+    Idempotence,
     ReadRequest,
     WriteRequest,
     batch_by_batch,
@@ -61,10 +62,16 @@ class ForeachBatch(FunctionSink):
     def modes(self, *, has_key: bool) -> frozenset[OutputMode]:
         return ALL_MODES
 
-    def idempotence(self, mode: OutputMode, *, has_key: bool) -> tuple[bool, str]:
+    def idempotence(self, mode: OutputMode, *, has_key: bool) -> Idempotence:
         if self.is_idempotent:
-            return True, "the function says that it recognises a batch it saw before"
-        return False, "whether the function recognises a batch it saw before is not known"
+            return Idempotence(
+                True,
+                "the function is declared to recognise a batch it saw before",
+                "your function really does: by (query, batch), or because it writes by key",
+            )
+        return Idempotence(
+            False, "whether the function recognises a batch it saw before is not known"
+        )
 
     def write_stream(self, frame: DataFrame, request: WriteRequest) -> DataStreamWriter:
         return batch_by_batch(self, frame, request)
@@ -96,8 +103,10 @@ class Foreach(FunctionSink):
     def modes(self, *, has_key: bool) -> frozenset[OutputMode]:
         return ALL_MODES
 
-    def idempotence(self, mode: OutputMode, *, has_key: bool) -> tuple[bool, str]:
-        return False, "whether the function recognises a row it saw before is not known"
+    def idempotence(self, mode: OutputMode, *, has_key: bool) -> Idempotence:
+        return Idempotence(
+            False, "whether the function recognises a row it saw before is not known"
+        )
 
     def write_stream(self, frame: DataFrame, request: WriteRequest) -> DataStreamWriter:
         return frame.writeStream.foreach(self.target)

@@ -90,6 +90,16 @@ class OffsetRange:
     """When the batch was cut, by its offset log."""
 
 
+@dataclass(frozen=True, slots=True)
+class Idempotence:
+    """Whether a batch that is written twice leaves the same content, and why, in words."""
+
+    is_held: bool
+    reason: str
+    condition: str = ""
+    """What has to stay true outside of Headwater for that; the plan says `as long as …`."""
+
+
 class Note(Protocol):
     """A small text that survives a crash."""
 
@@ -216,9 +226,15 @@ class Connector:
         """The output modes in which this sink can be written."""
         return frozenset()
 
-    def idempotence(self, mode: OutputMode, *, has_key: bool) -> tuple[bool, str]:
-        """Whether a batch written twice leaves the same content, and the reason in words."""
-        return False, f"{self.system} cannot recognise a batch that it was given before"
+    @property
+    def replaces_by_key(self) -> bool:
+        """Whether a row in update mode takes the place of the one with its key: where that mode
+        needs one."""
+        return OutputMode.UPDATE in self.modes(has_key=True) - self.modes(has_key=False)
+
+    def idempotence(self, mode: OutputMode, *, has_key: bool) -> Idempotence:
+        """Whether a batch written twice leaves the same content, and what that rests on."""
+        return Idempotence(False, f"{self.system} cannot recognise a batch it was given before")
 
     def write_stream(self, frame: DataFrame, request: WriteRequest) -> DataStreamWriter:
         """A writer with format and options set; the runtime adds mode, trigger, checkpoint."""

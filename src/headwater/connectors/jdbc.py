@@ -19,6 +19,7 @@ from headwater.connectors.dialects import STAGED_ATTEMPT, Dialect, dialect_of
 from headwater.connectors.interface import (
     ALL_MODES,
     Connector,
+    Idempotence,
     ReadRequest,
     WriteRequest,
     batch_by_batch,
@@ -107,8 +108,13 @@ class Jdbc(Connector):
     def modes(self, *, has_key: bool) -> frozenset[OutputMode]:
         return ALL_MODES if has_key and self._can_upsert else ALL_MODES - {OutputMode.UPDATE}
 
-    def idempotence(self, mode: OutputMode, *, has_key: bool) -> tuple[bool, str]:
-        return True, "a batch and its number reach the database in one transaction"
+    def idempotence(self, mode: OutputMode, *, has_key: bool) -> Idempotence:
+        return Idempotence(
+            True,
+            "a batch and its number reach the database in one transaction",
+            "nobody changes headwater_ledger beside the table, both are tables with transactions "
+            "(MariaDB: InnoDB), and the database keeps what it committed",
+        )
 
     def prepare(self, spark: SparkSession, schema: str, request: WriteRequest) -> None:
         """Makes the table where there is none; one that does not fit is an error."""

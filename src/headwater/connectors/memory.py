@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from headwater.connectors.interface import (
     MICRO_BATCH,
     Connector,
+    Idempotence,
     ReadRequest,
     WriteRequest,
     option_texts,
@@ -78,8 +79,8 @@ class Memory(Connector):
     def modes(self, *, has_key: bool) -> frozenset[OutputMode]:
         return frozenset({OutputMode.APPEND, OutputMode.COMPLETE})
 
-    def idempotence(self, mode: OutputMode, *, has_key: bool) -> tuple[bool, str]:
-        return False, "the rows are lost with the session"
+    def idempotence(self, mode: OutputMode, *, has_key: bool) -> Idempotence:
+        return Idempotence(False, "the rows are lost with the session")
 
     def write_stream(self, frame: DataFrame, request: WriteRequest) -> DataStreamWriter:
         return frame.writeStream.format("memory").queryName(request.table).options(**self.options)

@@ -22,6 +22,7 @@ from urllib.parse import urlsplit
 from headwater.connectors.interface import (
     ALL_MODES,
     Connector,
+    Idempotence,
     ReadRequest,
     WriteRequest,
     batch_by_batch,
@@ -106,8 +107,14 @@ class Redis(Connector):
     def modes(self, *, has_key: bool) -> frozenset[OutputMode]:
         return ALL_MODES if has_key else frozenset()
 
-    def idempotence(self, mode: OutputMode, *, has_key: bool) -> tuple[bool, str]:
-        return True, "a row has one place, its key, and a batch's number follows its rows"
+    def idempotence(self, mode: OutputMode, *, has_key: bool) -> Idempotence:
+        return Idempotence(
+            True,
+            "a row has one place, its key, and a batch's number follows its rows",
+            "one Redis server keeps what it acknowledged (appendonly yes, appendfsync always, "
+            "maxmemory-policy noeviction) and nobody else writes these keys or those of "
+            "headwater:ledger",
+        )
 
     def check_writable(self, request: WriteRequest) -> None:
         with _explained(request), _closing(_server(request.connection)) as client:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from headwater.definitions import OutputMode, Table
 from headwater.errors import KeyNotUnique
 from headwater.schemas import quoted
 
@@ -12,6 +13,15 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 _COPIES = "__copies"
+
+
+def keeps_last_of_key(table: Table) -> bool:
+    """Whether a table has the last row of every key and no other, by what was declared."""
+    replaces = table.into is None or table.into.replaces_by_key
+    return bool(table.key and table.order_by and replaces) and table.mode in (
+        None,
+        OutputMode.UPDATE,
+    )
 
 
 def one_row_per_key(

@@ -56,8 +56,12 @@ def raw(records: DataFrame, sites: DataFrame) -> DataFrame:
 @demo.table(key=["device", "minute"], mode="update", trigger="10 seconds")
 def device_minutes(readings: DataFrame) -> DataFrame:
     return (
-        readings.groupBy(F.window("at", "1 minute"), "device", "site")
-        .agg(F.avg("celsius").alias("celsius"), F.count("*").alias("readings"))
+        readings.groupBy(F.window("at", "1 minute"), "device")
+        .agg(
+            F.max("site").alias("site"),
+            F.avg("celsius").alias("celsius"),
+            F.count("*").alias("readings"),
+        )
         .select("device", F.col("window.start").alias("minute"), "site", "celsius", "readings")
     )
 

@@ -129,15 +129,46 @@ class KeyUnknown(DefinitionError):
     code = "KEY_UNKNOWN"
 
     def __init__(
-        self, table: str, column: str, columns: Iterable[str], *, where: Location | None = None
+        self,
+        table: str,
+        column: str,
+        columns: Iterable[str],
+        *,
+        what: str = "key",
+        where: Location | None = None,
     ) -> None:
         columns = list(columns)
         close = nearest(column, columns)
         super().__init__(
-            f"the key of table {table!r} names {column!r}, which its result does not have",
+            f"the {what} of table {table!r} names {column!r}, which its result does not have",
             where=where,
             expected=f"one of: {', '.join(columns)}",
             remedy=f"did you mean {close!r}?" if close else None,
+            data="nothing was read or written",
+        )
+
+
+class KeyNeedsOrder(DefinitionError):
+    """Rows replace each other by their key, and nothing says which of several is the last."""
+
+    code = "KEY_NEEDS_ORDER"
+
+    def __init__(
+        self,
+        table: str,
+        key: Iterable[str],
+        reason: str,
+        column: str,
+        *,
+        where: Location | None = None,
+    ) -> None:
+        super().__init__(
+            f"table {table!r} could have several rows for one key ({', '.join(key)}) in a batch",
+            where=where,
+            found=reason,
+            expected="one row per key, or an order in which the last row wins",
+            remedy=f'order_by="{column}" (in SQL: ORDER BY ({column})): the last row wins; or '
+            "group, or drop duplicates, by columns of the key only",
             data="nothing was read or written",
         )
 

@@ -170,7 +170,7 @@ class KeyNotUnique(QueryError):
         super().__init__(
             f"table {table!r}: batch {batch} has several rows for one key",
             found=f"key ({', '.join(key)})",
-            remedy="name every grouping column in key=[…], or keep one row per key in the function",
+            remedy="name every grouping column in key=[…], or say order_by=: the last row wins",
             data=data,
         )
 

@@ -21,6 +21,8 @@ class GuaranteeChoice:
     reasons: tuple[str, ...]
     is_async_progress: bool = False
     async_note: str | None = None
+    condition: str = ""
+    """What exactly-once rests on outside of Headwater."""
 
 
 def choose_guarantee(
@@ -48,9 +50,9 @@ def choose_guarantee(
         failing.append("asynchronous progress: batches are logged after they are written")
     if failing:
         return GuaranteeChoice(Guarantee.AT_LEAST_ONCE, tuple(failing), is_async, note)
-    _, why_sink = sink.idempotence(mode, has_key=bool(table.key))
-    holding = ("every source can be read again", "the function is deterministic", why_sink)
-    return GuaranteeChoice(Guarantee.EXACTLY_ONCE, holding, is_async, note)
+    of_sink = sink.idempotence(mode, has_key=bool(table.key))
+    holding = ("every source can be read again", "the function is deterministic", of_sink.reason)
+    return GuaranteeChoice(Guarantee.EXACTLY_ONCE, holding, is_async, note, of_sink.condition)
 
 
 def source_problems(inputs: Sequence[StreamInput]) -> list[str]:
@@ -68,8 +70,8 @@ def function_problems(facts: QueryFacts) -> list[str]:
 
 
 def sink_problems(sink: Connector, mode: OutputMode, *, has_key: bool) -> list[str]:
-    is_idempotent, why = sink.idempotence(mode, has_key=has_key)
-    return [] if is_idempotent else [f"sink {sink.describe()}: {why}"]
+    found = sink.idempotence(mode, has_key=has_key)
+    return [] if found.is_held else [f"sink {sink.describe()}: {found.reason}"]
 
 
 def comparison_problems(

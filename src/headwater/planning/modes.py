@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from headwater.connectors.interface import Connector
+from headwater.connectors.upserts import keeps_last_of_key
 from headwater.definitions import OutputMode, Table, Trigger, TriggerKind
 from headwater.errors import ModeImpossible, NoModeFits, NotStreamable
 from headwater.event_time.entries import AGGREGATION
@@ -118,6 +119,9 @@ def _default(
             OutputMode.UPDATE,
             f"an aggregation with a key ({key}): changed rows replace old ones",
         )
+    if keeps_last_of_key(table) and OutputMode.UPDATE in possible:
+        order = ", ".join(table.order_by)
+        return OutputMode.UPDATE, f"a key with order_by ({order}): the last row of a key stays"
     mode = possible[0]
     return mode, _why_first(mode, facts, problems)
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from headwater.connectors import delta
 from headwater.connectors.interface import Connector, jars_of
+from headwater.connectors.upserts import keeps_last_of_key
 from headwater.definitions import (
     Definitions,
     Guarantee,
@@ -21,7 +22,6 @@ from headwater.definitions import (
 )
 from headwater.errors import (
     CheckpointIncompatible,
-    KeyUnknown,
     TriggerImpossible,
     UnknownTable,
 )
@@ -40,6 +40,7 @@ from headwater.planning.inputs import (
     stream_inputs,
     with_placeholders,
 )
+from headwater.planning.keys import key_is_in_result, the_last_row_of_a_key_is_known
 from headwater.planning.lateness import LateChoice, check_watermarks, choose_late
 from headwater.planning.modes import ModeChoice, choose_mode
 from headwater.planning.notes import notes_of
@@ -194,7 +195,7 @@ def _with_upstream(graph: Graph, names: Sequence[str]) -> set[str]:
 
 
 def _for_batch(table: Table, sink: Connector) -> TablePlan:
-    mode = table.mode or OutputMode.APPEND
+    mode = table.mode or (OutputMode.UPDATE if keeps_last_of_key(table) else OutputMode.APPEND)
     return TablePlan(QuerySpec(table, sink, mode, table.trigger, Guarantee.EXACTLY_ONCE))
 
 
@@ -234,6 +235,7 @@ class _Planner:
         facts = facts_of(frame)
         key_is_in_result(table, facts)
         mode = choose_mode(table, sink, trigger, frame, facts)
+        the_last_row_of_a_key_is_known(table, sink, mode.mode, frame)
         inputs = stream_inputs(self._graph, table.name, self._sinks, self._modes)
         question = self._question(table, frame, facts, inputs, mode)
         _require_trigger(table, trigger, question)
@@ -332,10 +334,3 @@ def _require_trigger(table: Table, trigger: Trigger, question: TriggerQuestion) 
         raise TriggerImpossible(
             table.name, str(trigger), problems, possible=possible, where=table.location
         )
-
-
-def key_is_in_result(table: Table, facts: QueryFacts) -> None:
-    columns = {column.lower() for column in facts.columns}
-    for column in table.key:
-        if column.lower() not in columns:
-            raise KeyUnknown(table.name, column, facts.columns, where=table.location)

@@ -96,6 +96,8 @@ def _table_lines(table: TablePlan) -> Iterator[str]:
         yield from _field("", line)
     held = query.guarantee.value.replace("_", "-")
     yield from _field("guarantee", f"{held}: {'; '.join(decisions.guarantee.reasons)}")
+    if decisions.guarantee.condition:
+        yield from _field("", f"as long as {decisions.guarantee.condition}")
     yield from _field("state", _state(decisions))
     yield from _field("late rows", late_words(decisions.late))
     yield from _field("checkpoint", f"{decisions.checkpoint}: {decisions.checkpoint.path}")

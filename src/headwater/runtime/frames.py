@@ -17,6 +17,7 @@ from headwater.connectors.interface import (
     ReadRequest,
 )
 from headwater.connectors.records import latest_of, too_far_ahead
+from headwater.connectors.upserts import keeps_last_of_key, one_row_per_key
 from headwater.definitions import (
     Definition,
     Lookup,
@@ -376,7 +377,10 @@ class _Builder:
         assert isinstance(definition, View | Table)
         if name not in self._built:
             inputs = {e.parameter: self._input(e.read) for e in self._graph.inputs(name)}
-            self._built[name] = _called(self._spark, definition, inputs)
+            built = _called(self._spark, definition, inputs)
+            if self._is_batch and isinstance(definition, Table) and keeps_last_of_key(definition):
+                built = one_row_per_key(built, definition.key, definition.order_by)
+            self._built[name] = built
         return self._built[name]
 
     def _input(self, name: str) -> DataFrame:

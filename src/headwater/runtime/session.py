@@ -86,11 +86,7 @@ def spark_settings(settings: Settings) -> list[SparkSetting]:
             "1",
             "the log of a small table fits one task; the default of 50 takes seconds",
         ),
-        SparkSetting(
-            "spark.databricks.delta.properties.defaults.checkpointInterval",
-            "50",
-            "a log checkpoint every 50 commits instead of every 10",
-        ),
+        *_delta_tables(),
         SparkSetting(
             _SQL + "streaming.stopTimeout", "5s", "a forced stop ends even where code is stuck"
         ),
@@ -126,6 +122,43 @@ def spark_settings(settings: Settings) -> list[SparkSetting]:
     for key, value in settings.spark.items():
         mine[key] = SparkSetting(key, value, f"headwater.toml [profile.{settings.profile}.spark]")
     return list(mine.values())
+
+
+def _delta_tables() -> Iterator[SparkSetting]:
+    """What Delta tables are made with: properties of the table, which a table may have otherwise,
+    and how small files are put together."""
+    of_table = "spark.databricks.delta.properties.defaults."
+    yield SparkSetting(
+        of_table + "checkpointInterval",
+        "50",
+        "a log checkpoint every 50 commits instead of every 10",
+    )
+    yield SparkSetting(
+        of_table + "logRetentionDuration",
+        "interval 7 days",
+        "a commit per second is 2.6 million files of log in Delta's 30 days; a reader may stand "
+        "still for a week",
+    )
+    yield SparkSetting(
+        of_table + "deletedFileRetentionDuration",
+        "interval 7 days",
+        "VACUUM leaves what a reader needs that stood still for as long as the log lasts",
+    )
+    yield SparkSetting(
+        of_table + "autoOptimize.autoCompact",
+        "true",
+        "every batch adds files; a commit that finds 50 small ones makes one of them",
+    )
+    compaction = "spark.databricks.delta.autoCompact."
+    yield SparkSetting(
+        compaction + "minNumFiles", "50", "how many small files are put together at once"
+    )
+    yield SparkSetting(
+        compaction + "maxFileSize",
+        str(64 * _MEGABYTE),
+        "files up to half of this are small: a batch waits for its compaction, which rewrites less "
+        "than with Delta's 128 MB",
+    )
 
 
 _LOCAL_FILES = SparkSetting(

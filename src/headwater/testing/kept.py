@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from functools import reduce
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from headwater.connectors.interface import Connector, WriteRequest
+from headwater.connectors.interface import Connector, Idempotence, WriteRequest
 from headwater.definitions import OutputMode
 from headwater.testing.values import from_arrow
 
@@ -45,9 +45,12 @@ class KeptRows:
             self.failure = failure
             raise
 
-    def result(self, mode: OutputMode, key: tuple[str, ...]) -> list[Row]:
+    def result(
+        self, mode: OutputMode, key: tuple[str, ...], order_by: tuple[str, ...] = ()
+    ) -> list[Row]:
         """The table as its batches left it."""
-        return folded([self.batches[n] for n in sorted(self.batches)], mode, self._positions(key))
+        batches = [self.batches[n] for n in sorted(self.batches)]
+        return folded(batches, mode, self._positions(key), self._positions(order_by))
 
     def after(self, batch: int) -> list[Row]:
         """Rows written by later batches, as they were written."""
@@ -62,14 +65,25 @@ class KeptRows:
         return [names.index(column.lower()) for column in key if column.lower() in names]
 
 
-def folded(batches: list[list[Row]], mode: OutputMode, key: list[int]) -> list[Row]:
+def folded(
+    batches: list[list[Row]], mode: OutputMode, key: list[int], order_by: list[int]
+) -> list[Row]:
     """Batches as the table they make: appended, replaced, or the last row of every key."""
     if mode is OutputMode.COMPLETE:
         return list(batches[-1]) if batches else []
     rows = [row for batch in batches for row in batch]
     if mode is OutputMode.APPEND or not key:
         return rows
-    return list({repr([row[i] for i in key]): row for row in rows}.values())
+    last: dict[str, Row] = {}
+    for row in rows:
+        name = repr([row[i] for i in key])
+        if name not in last or _rank(row, order_by) >= _rank(last[name], order_by):
+            last[name] = row
+    return list(last.values())
+
+
+def _rank(row: Row, order_by: list[int]) -> list[tuple[bool, Any]]:
+    return [(row[i] is not None, row[i]) for i in order_by]
 
 
 class KeptSides:
@@ -116,7 +130,7 @@ class KeptSink(Connector):
     def modes(self, *, has_key: bool) -> frozenset[OutputMode]:
         return self.original.modes(has_key=has_key)
 
-    def idempotence(self, mode: OutputMode, *, has_key: bool) -> tuple[bool, str]:
+    def idempotence(self, mode: OutputMode, *, has_key: bool) -> Idempotence:
         return self.original.idempotence(mode, has_key=has_key)
 
     def write_stream(self, frame: DataFrame, request: WriteRequest) -> DataStreamWriter:

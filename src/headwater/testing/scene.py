@@ -452,7 +452,7 @@ class Scene:
     def _kept(self, spec: QuerySpec) -> Content:
         kept = self.kept[spec.name]
         schema = kept.schema or self.frame_schema(spec.name)
-        return Content(schema, kept.result(spec.mode, spec.table.key))
+        return Content(schema, kept.result(spec.mode, spec.table.key, spec.table.order_by))
 
     def frame_schema(self, table: str) -> StructType:
         return self._frame(table).schema

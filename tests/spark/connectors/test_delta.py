@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,6 +12,7 @@ from pyspark.errors import StreamingQueryException
 from headwater.connectors import delta, queue
 from headwater.definitions import OutputMode
 from headwater.errors import InvalidConnector
+from headwater.ledger import transactions
 
 CLICKS = queue(
     [
@@ -123,3 +126,64 @@ def test_an_older_row_of_a_later_batch_replaces_nothing(desk: Any) -> None:
         frame = rows_of(desk, ("a", at, celsius))
         delta().write_increment(frame, request, query="mine", batch=batch)
         assert content(desk, request)[0][2] == expected
+
+
+def described(desk: Any, path: str) -> Any:
+    return desk.spark.sql(f"DESCRIBE DETAIL delta.`{path}`").first()
+
+
+DEFAULTS = {
+    "delta.checkpointInterval": "50",
+    "delta.logRetentionDuration": "interval 7 days",
+    "delta.deletedFileRetentionDuration": "interval 7 days",
+    "delta.autoOptimize.autoCompact": "true",
+}
+
+
+@pytest.mark.parametrize("how", ["stream", "prepared", "batch", "increment"])
+def test_a_new_table_has_a_retention_and_puts_small_files_together(how: str, desk: Any) -> None:
+    long = delta(options={"delta.logRetentionDuration": "interval 30 days"})
+    for sink, name in ((delta(), "usual"), (long, "other")):
+        request = desk.writes(name)
+        if sink.prepares or how == "prepared":
+            sink.prepare(desk.spark, "page string, action string", request)
+        if how == "stream":
+            desk.drain(clicks(desk), sink, request)
+        elif how == "batch":
+            sink.write_batch(desk.spark.range(1), request)
+        elif how == "increment":
+            frame = desk.spark.createDataFrame([("x", "y")], "page string, action string")
+            sink.write_increment(frame, request, query="q", batch=0)
+    usual, other = (described(desk, desk.writes(n).managed).properties for n in ("usual", "other"))
+    assert usual == DEFAULTS
+    assert other == DEFAULTS | {"delta.logRetentionDuration": "interval 30 days"}
+
+
+@pytest.fixture
+def few(desk: Any) -> Iterator[int]:
+    """Small files are put together when there are this many."""
+    key, number = "spark.databricks.delta.autoCompact.minNumFiles", 5
+    before = desk.spark.conf.get(key)
+    desk.spark.conf.set(key, str(number))
+    yield number
+    desk.spark.conf.set(key, before)
+
+
+@pytest.mark.parametrize("are_few", [False, True], ids=["by Spark", "by this process"])
+def test_small_appends_end_in_few_files_and_every_row_is_read_once(
+    are_few: bool, desk: Any, few: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(transactions, "_SMALL_FILES", few)
+    path, down = desk.writes("first").managed, desk.writes("second")
+    append = transactions.append_few if are_few else transactions.append
+    batches = 4 * few
+    for batch in range(batches):
+        append(desk.spark.range(batch, batch + 1), path, application="q", version=batch)
+        if batch % few == 2:
+            reader = delta().read_stream(desk.spark, desk.reads(managed=path))
+            desk.drain(reader, delta(), down)
+    desk.drain(delta().read_stream(desk.spark, desk.reads(managed=path)), delta(), down)
+    assert described(desk, path).numFiles < 2 * few
+    assert len(list(Path(path).glob("*.parquet"))) > batches
+    assert append(desk.spark.range(1), path, application="q", version=batches - 1) == 0
+    assert content(desk, down) == [(n,) for n in range(batches)]

@@ -55,6 +55,7 @@ def test_replayable_deterministic_idempotent_is_exactly_once(
     found = plan_of(tmp_path, source, same)
     assert found.query.guarantee is Guarantee.EXACTLY_ONCE
     assert not found.query.is_async_progress
+    assert "transaction ids" in found.decisions.guarantee.condition
 
 
 def test_hashes_are_exactly_once_by_their_key_and_need_one(spark: Any, tmp_path: Path) -> None:
@@ -107,6 +108,7 @@ def test_a_condition_that_fails_is_named(
     assert found.query.guarantee is Guarantee.AT_LEAST_ONCE
     assert len(found.decisions.guarantee.reasons) == 1
     assert condition in found.decisions.guarantee.reasons[0]
+    assert not found.decisions.guarantee.condition
 
 
 def test_all_failing_conditions_are_named(spark: Any, tmp_path: Path) -> None:

@@ -201,6 +201,7 @@ def test_the_text_says_all_that_was_decided(app: Pipeline) -> None:
     labels = ("sink", "mode", "trigger", "guarantee", "state", "checkpoint", "connections")
     for label in labels:
         assert f"\n  {label} " in text
+    assert "\n              as long as nobody restores an earlier version" in text
     assert "not continuous: numbers" in text
     assert "StateStoreSave" in render.explain_text(plan, "t")
     assert "spark.sql.shuffle.partitions = " in render.settings_text(plan)

@@ -470,10 +470,26 @@ def test_two_rows_for_one_key_are_an_error_even_where_the_key_is_new(
 ) -> None:
     write(tmp_path, "1", reading("a", 0, 20.0), reading("a", 1, 30.0))
     app = pipeline(tmp_path)
-    app.sql("latest", "select device, celsius from signals", key="device", mode="update")
+    app.lookup("limits", csv("limits.csv"), schema="device string, most double")
+    (tmp_path / "limits.csv").write_text("device,most\na,30\na,40\n")
+    hottest = "select device, max(celsius) as celsius from signals group by device"
+    # Whether a lookup has several rows of a device is known when it is read.
+    judged = f"select * from ({hottest}) join limits using (device)"
+    app.sql("latest", judged, key="device", mode="update", unbounded_state=True)
     with pytest.raises(QueryFailedError, match="KEY_NOT_UNIQUE"):
         app.refresh()
     assert stored(spark, tmp_path, "latest") == []
+
+
+@pytest.mark.parametrize("is_batch", [False, True], ids=["stream", "batch"])
+def test_the_last_row_of_a_key_stays_however_it_is_run(
+    is_batch: bool, spark: SparkSession, tmp_path: Path
+) -> None:
+    write(tmp_path, "1", reading("a", 2, 20.0), reading("a", 1, 30.0), reading("b", 1, 1.0))
+    app = pipeline(tmp_path)
+    app.sql("latest", "select device, celsius, at from signals", key="device", order_by="at")
+    app.replace() if is_batch else app.refresh()
+    assert [row[:2] for row in stored(spark, tmp_path, "latest")] == [("a", 20.0), ("b", 1.0)]
 
 
 def test_rows_of_a_batch_run_at_a_path_are_not_written_twice(

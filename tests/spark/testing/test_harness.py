@@ -76,6 +76,18 @@ def test_a_window_is_closed_by_event_time_and_survives_a_crash(harness: Make) ->
     )
 
 
+def test_the_last_row_of_a_key_is_the_one_by_its_order(harness: Make) -> None:
+    app = Pipeline("iot")
+    app.source("signals", kafka("signals"), schema=SCHEMA, event_time="at")
+    app.sql("latest", "SELECT device, celsius, at FROM signals", key="device", order_by="at")
+    harness(app).run(
+        add("signals", [("a", "12:00:05", 20.0), ("a", "12:00:04", 30.0)]),
+        add("signals", [("a", "12:00:03", 10.0)]),
+        process(),
+        check("latest", [("a", 20.0, "12:00:05")]),
+    )
+
+
 def test_event_time_moves_without_a_row_in_any_result(harness: Make) -> None:
     harness(pipeline(mode="append")).run(
         add("signals", [("a", "12:00:05", 20.0), ("a", "12:00:15", 22.0)]),

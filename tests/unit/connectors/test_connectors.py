@@ -102,7 +102,9 @@ def test_a_sink_has_modes_and_a_reason_and_an_input_none(connector: Connector) -
     assert bool(modes) == connector.writes
     assert connector.writes or connector.reads_batches or connector.reads_streams
     for mode in modes:
-        assert connector.idempotence(mode, has_key=True)[1]
+        found = connector.idempotence(mode, has_key=True)
+        assert found.reason
+        assert bool(found.condition) == found.is_held
 
 
 def test_every_public_name_is_a_function_with_an_example() -> None:

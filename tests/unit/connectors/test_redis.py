@@ -32,7 +32,7 @@ def test_every_mode_is_possible_with_a_key_and_none_without() -> None:
     assert redis("t").modes(has_key=True) == ALL_MODES
     assert redis("t").modes(has_key=False) == frozenset()
     assert redis("t").write_triggers == MICRO_BATCH
-    assert all(redis("t").idempotence(mode, has_key=True)[0] for mode in OutputMode)
+    assert all(redis("t").idempotence(mode, has_key=True).is_held for mode in OutputMode)
 
 
 def test_two_writers_of_one_place_are_seen_by_their_place(tmp_path: Path) -> None:

@@ -1,8 +1,9 @@
-"""The tables of docs/reference/modes.md against the connectors."""
+"""The tables of docs/reference about sinks against the connectors."""
 
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -59,6 +60,72 @@ def test_the_page_says_which_modes_a_sink_takes(sink: str) -> None:
 
 def test_the_page_names_every_sink() -> None:
     assert set(documented()) == set(SINKS)
+
+
+class Yours:
+    @classmethod
+    def name(cls) -> str:
+        return "yours"
+
+
+def guaranteed() -> dict[str, list[Connector]]:
+    """The rows of the guarantees page with the sinks that each stands for."""
+    return {
+        "delta": [connectors.delta("out"), connectors.delta()],
+        "json, csv, parquet, orc, text": [
+            getattr(connectors, name)("out") for name in ("json", "csv", "parquet", "orc", "text")
+        ],
+        "postgres, mariadb, jdbc": [
+            connectors.postgres("out"),
+            connectors.mariadb("out"),
+            connectors.jdbc("out", connection="c"),
+        ],
+        "redis": [connectors.redis("out")],
+        "kafka": [connectors.kafka("out")],
+        "kafka without a topic": [connectors.kafka()],
+        "foreach_batch(…, idempotent=True)": [connectors.foreach_batch(print, idempotent=True)],
+        "foreach_batch": [connectors.foreach_batch(print)],
+        "foreach": [connectors.foreach(print)],
+        "custom(Yours, idempotent=True)": [connectors.custom(Yours, idempotent=True)],
+        "custom(Yours)": [connectors.custom(Yours)],
+        "console": [connectors.console()],
+        "memory": [connectors.memory()],
+    }
+
+
+def in_words(sink: Connector, mode: OutputMode) -> tuple[str, str, str]:
+    found = sink.idempotence(mode, has_key=True)
+    held = "exactly-once" if found.is_held else "at-least-once"
+    return held, found.reason.replace("`", ""), found.condition.replace("`", "")
+
+
+def test_the_guarantees_page_says_what_the_sinks_say() -> None:
+    documented = {
+        (name.replace("`", ""), OutputMode(mode.strip())): tuple(c.replace("`", "") for c in cells)
+        for name, modes, *cells in rows_of("guarantees.md", "sink")
+        for mode in modes.split(",")
+    }
+    found = {
+        (name, mode): in_words(sink, mode)
+        for name, sinks in guaranteed().items()
+        for sink in sinks
+        for mode in sink.modes(has_key=True)
+    }
+    assert documented == found
+
+
+def test_the_guarantees_page_names_every_sink() -> None:
+    named = {type(sink) for sinks in guaranteed().values() for sink in sinks}
+    made = {
+        kind
+        for module in list(sys.modules.values())
+        for kind in vars(module).values()
+        if isinstance(kind, type)
+        and issubclass(kind, Connector)
+        and kind.writes
+        and kind.__module__.startswith("headwater.connectors.")
+    }
+    assert all(any(issubclass(kind, base) for kind in named) for base in made)
 
 
 def test_the_triggers_page_has_a_column_per_kind() -> None:

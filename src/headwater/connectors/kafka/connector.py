@@ -13,6 +13,7 @@ from headwater.connectors.interface import (
     ARRIVAL,
     Connector,
     Gap,
+    Idempotence,
     OffsetRange,
     ReadRequest,
     WriteRequest,
@@ -220,10 +221,17 @@ class Kafka(Connector):
     def modes(self, *, has_key: bool) -> frozenset[OutputMode]:
         return ALL_MODES
 
-    def idempotence(self, mode: OutputMode, *, has_key: bool) -> tuple[bool, str]:
+    def idempotence(self, mode: OutputMode, *, has_key: bool) -> Idempotence:
         if not self.topics:
-            return False, "only rows name the topic, so what was written cannot be looked for"
-        return True, "what a crashed attempt wrote is read back, and not written again"
+            return Idempotence(
+                False, "only rows name the topic, so what was written cannot be looked for"
+            )
+        return Idempotence(
+            True,
+            "what a crashed attempt wrote is read back, and not written again",
+            "no record of a batch is deleted from the topic, by retention, compaction or hand, "
+            "before the batch is committed, and speculative execution is off",
+        )
 
     def write_stream(self, frame: DataFrame, request: WriteRequest) -> DataStreamWriter:
         if request.is_exactly_once:
