@@ -8,6 +8,7 @@
 <storage>/<pipeline>/lateness/<source>.json how far rows were behind the newest
 <storage>/<pipeline>/replays/<table>        copies of log entries while a batch is read again
 <storage>/<pipeline>/rebuild                a table while it is made anew
+<storage>/<pipeline>/restoring.json         a savepoint that is being put back
 <storage>/<pipeline>/lease/<number>         which driver may write
 <storage>/<pipeline>/aside/<table>-<time>   what `run --fresh` moved out of the way
 """
@@ -76,6 +77,11 @@ class Storage:
         return f"{self.root}/{self.pipeline}/savepoints/{name}"
 
     @property
+    def restoring(self) -> str:
+        """There while a savepoint is put back: which one, and the tables that are done."""
+        return f"{self.root}/{self.pipeline}/restoring.json"
+
+    @property
     def lease(self) -> str:
         """Which driver may write."""
         return f"{self.root}/{self.pipeline}/lease"
@@ -107,6 +113,16 @@ class Files:
         if self._storage.is_local:
             return os.listdir(path)
         return [str(s.getPath().getName()) for s in self._hadoop(path).listStatus(self._path(path))]
+
+    def size(self, path: str) -> int:
+        """The bytes of a file, or of all files of a folder; 0 where there is none."""
+        if not self.exists(path):
+            return 0
+        if self._storage.is_local:
+            found = Path(path)
+            every = found.rglob("*") if found.is_dir() else [found]
+            return sum(file.stat().st_size for file in every if file.is_file())
+        return int(self._hadoop(path).getContentSummary(self._path(path)).getLength())
 
     def read(self, path: str) -> str:
         if self._storage.is_local:
