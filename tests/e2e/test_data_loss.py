@@ -1,4 +1,4 @@
-"""Records that the broker deleted before they were read."""
+"""Records and topics that the broker deleted before they were read."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from pyspark.sql import SparkSession
 from headwater import Pipeline
 from headwater.connectors import kafka
 from headwater.connectors.kafka import create_topic
-from headwater.connectors.kafka.clients import admin_client, partition_count
-from headwater.errors import DataLost
+from headwater.connectors.kafka.clients import admin_client, partition_count, topics_of
+from headwater.errors import DataLost, TopicDeleted, TopicMissing
 from headwater.events import Event, GapsFound
 from headwater.local.processes import wait_until
 from headwater.settings import Connection, Settings
@@ -43,6 +43,21 @@ def delete_before(connection: Connection, topic: str, offset: int) -> None:
     asked = client.delete_records([TopicPartition(topic, 0, offset)])
     for answer in asked.values():
         answer.result(timeout=120)
+
+
+def delete_topic(connection: Connection, topic: str) -> None:
+    """Returns when the broker has forgotten it."""
+    client = admin_client(connection)
+    client.delete_topics([topic])[topic].result(timeout=120)
+    assert wait_until(lambda: topic not in topics_of(connection), timeout_s=120)
+
+
+def undo_last_commit(folder: Path) -> None:
+    """As a crash between the sink and the checkpoint leaves it."""
+    commits = folder / ".headwater/app/checkpoints/raw/commits"
+    newest = max(int(file.name) for file in commits.glob("[0-9]*"))
+    (commits / str(newest)).unlink()
+    (commits / f".{newest}.crc").unlink(missing_ok=True)
 
 
 def application(connection: Connection, topic: str, folder: Path, **choices: Any) -> Pipeline:
@@ -119,13 +134,86 @@ def test_the_input_of_a_batch_that_did_not_end_counts_too(
     for numbers in ((0, 1, 2), (3, 4)):
         produce(kafka_connection, topic, *numbers)
         application(kafka_connection, topic, tmp_path).refresh()
-    commits = tmp_path / ".headwater/app/checkpoints/raw/commits"
-    newest = max(int(file.name) for file in commits.glob("[0-9]*"))
-    (commits / str(newest)).unlink()
-    (commits / f".{newest}.crc").unlink(missing_ok=True)
+    undo_last_commit(tmp_path)
     delete_before(kafka_connection, topic, 5)
     with pytest.raises(DataLost, match=f"{topic}/0: 3 to 5"):
         application(kafka_connection, topic, tmp_path).refresh()
+
+
+def test_a_topic_that_was_deleted_is_told_and_the_gap_kept(
+    spark: SparkSession, kafka_connection: Connection, tmp_path: Path
+) -> None:
+    topic = f"t-{uuid.uuid4().hex[:8]}"
+    create_topic(kafka_connection, topic)
+    produce(kafka_connection, topic, 0, 1, 2)
+    application(kafka_connection, topic, tmp_path).refresh()
+    delete_topic(kafka_connection, topic)
+    with pytest.raises(TopicDeleted, match="make the topic again"):
+        application(kafka_connection, topic, tmp_path).refresh()
+    # There is nothing to go on with, so it is an error there too.
+    with pytest.raises(TopicDeleted, match="make the topic again"):
+        application(kafka_connection, topic, tmp_path, on_data_loss="skip").refresh()
+    gaps = stored(spark, tmp_path, "numbers__gaps")
+    assert [gap[:7] for gap in gaps] == [("raw", topic, 0, 3, None, "the topic was deleted", 0)]
+
+    create_topic(kafka_connection, topic)
+    produce(kafka_connection, topic, 10, 11)
+    with pytest.raises(TopicDeleted, match="was deleted and made anew"):
+        application(kafka_connection, topic, tmp_path).refresh()
+    assert stored(spark, tmp_path, "raw") == [(0,), (1,), (2,)]
+    skipping = application(kafka_connection, topic, tmp_path, on_data_loss="skip")
+    skipping.refresh()
+    found = [(n,) for n in (0, 1, 2, 10, 11)]
+    assert stored(spark, tmp_path, "raw") == found
+    reasons = [gap[5] for gap in stored(spark, tmp_path, "numbers__gaps")]
+    assert reasons == ["the topic was deleted", "the topic was deleted and made anew"]
+    produce(kafka_connection, topic, 12)
+    skipping.refresh()
+    assert stored(spark, tmp_path, "raw") == [*found, (12,)]
+
+
+def test_a_batch_of_a_deleted_topic_that_did_not_end_takes_nothing_of_the_new_one(
+    spark: SparkSession, kafka_connection: Connection, tmp_path: Path
+) -> None:
+    topic = f"t-{uuid.uuid4().hex[:8]}"
+    create_topic(kafka_connection, topic)
+    for numbers in ((0, 1, 2), (3, 4)):
+        produce(kafka_connection, topic, *numbers)
+        application(kafka_connection, topic, tmp_path).refresh()
+    undo_last_commit(tmp_path)
+    delete_topic(kafka_connection, topic)
+    create_topic(kafka_connection, topic)
+    produce(kafka_connection, topic, 10)
+    application(kafka_connection, topic, tmp_path, on_data_loss="skip").refresh()
+    # The sink had 3 and 4 already, and knows their batch.
+    assert stored(spark, tmp_path, "raw") == [(n,) for n in (0, 1, 2, 3, 4, 10)]
+
+
+def test_a_topic_that_no_checkpoint_knows_is_missing(
+    kafka_connection: Connection, spark: SparkSession, tmp_path: Path
+) -> None:
+    topic = f"t-{uuid.uuid4().hex[:8]}"
+    create_topic(kafka_connection, topic)
+    produce(kafka_connection, topic, 0)
+    application(kafka_connection, topic, tmp_path).refresh()
+    with pytest.raises(TopicMissing):
+        application(kafka_connection, f"{topic}-other", tmp_path).refresh()
+
+
+def test_a_gap_that_has_grown_is_kept_again(
+    spark: SparkSession, kafka_connection: Connection, tmp_path: Path
+) -> None:
+    topic = f"t-{uuid.uuid4().hex[:8]}"
+    create_topic(kafka_connection, topic)
+    produce(kafka_connection, topic, 0, 1, 2)
+    application(kafka_connection, topic, tmp_path).refresh()
+    produce(kafka_connection, topic, 3, 4, 5, 6)
+    for offset in (4, 4, 6):
+        delete_before(kafka_connection, topic, offset)
+        with pytest.raises(DataLost, match=f"{topic}/0: 3 to {offset}"):
+            application(kafka_connection, topic, tmp_path).refresh()
+    gaps = stored(spark, tmp_path, "numbers__gaps")
+    assert [gap[3:5] for gap in gaps] == [(3, 4), (3, 6)]
 
 
 def test_without_the_check_the_gap_would_be_passed_over_in_silence(

@@ -1,6 +1,6 @@
-"""Show what a table keeps between batches: its operators, how many keys and how much memory, and
-some keys with their values, read from the checkpoint by Spark's own state reader. With
---partitions: give a stopped table's state another number of partitions."""
+"""Show what a table keeps between batches: its operators, how many keys and bytes in every
+partition, and some keys with their values, read from the checkpoint by Spark's own state reader.
+With --partitions: give a stopped table's state another number of partitions."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from headwater.cli.exit_codes import ExitCode
 
 if TYPE_CHECKING:
     from headwater.cli.app import Application
+    from headwater.observe.state import State
 
 SUMMARY = "show the state that a table keeps between batches"
 
@@ -21,6 +22,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--app", metavar="APP", help="the application (default as in run)")
     parser.add_argument("--rows", type=int, default=20, metavar="N", help="default: %(default)s")
     parser.add_argument("--operator", type=int, default=0, metavar="N", help="default: %(default)s")
+    parser.add_argument(
+        "--part",
+        metavar="NAME",
+        help="only a side of a join (left, right), a variable of a processor, or timers",
+    )
     parser.add_argument("--batch", type=int, metavar="N", help="as of this batch (default: last)")
     parser.add_argument(
         "--partitions",
@@ -36,7 +42,6 @@ def run(args: argparse.Namespace) -> int:
     from headwater.cli.printing import step_printer
     from headwater.cli.sessions import session_for
     from headwater.errors import UnknownTable
-    from headwater.observe.grid import grid
     from headwater.observe.state import state_of
     from headwater.runtime.storage import Storage
 
@@ -47,17 +52,41 @@ def run(args: argparse.Namespace) -> int:
     if args.partitions is not None:
         return _repartition(application, args)
     storage = Storage(application.settings.storage_root, application.pipeline.name)
-    checkpoint = storage.checkpoint(args.table)
     with session_for(application, report=step_printer(), is_verbose=args.verbose) as spark:
         found = state_of(
-            spark, args.table, checkpoint, args.operator, batch=args.batch, limit=args.rows
+            spark,
+            storage,
+            args.table,
+            args.operator,
+            part=args.part,
+            batch=args.batch,
+            limit=args.rows,
         )
-        for operator in found.operators:
-            print(f"{args.table}: operator {operator}")
-        print(f"{found.keys:,} keys in {found.partitions} partitions as of batch {found.batch}")
-        if found.rows:
-            print(grid(("key", "value"), found.rows))
+    print("\n".join(state_lines(args.table, found)))
     return ExitCode.OK
+
+
+def state_lines(table: str, state: State) -> list[str]:
+    """Operators, sizes of partitions, and every part with its rows, for the reader."""
+    from headwater.observe.grid import grid
+
+    lines = [f"{table}: operator {operator}" for operator in state.operators]
+    on_disk = state.bytes_on_disk
+    lines.append(
+        f"as of batch {state.batch}: {sum(on_disk):,} bytes on disk in {len(on_disk)} partitions"
+    )
+    names = [part.name or "keys" for part in state.parts]
+    partitions = [
+        (number, size, *(part.keys[number] for part in state.parts))
+        for number, size in enumerate(on_disk)
+    ]
+    lines.append(grid(("partition", "bytes", *names), partitions))
+    for part in state.parts:
+        named = f"{part.name} ({part.kind}): " if part.name else ""
+        lines.append(f"{named}{sum(part.keys):,} keys, {sum(part.entries):,} entries")
+        if part.rows:
+            lines.append(grid(("key", "value"), part.rows))
+    return lines
 
 
 def _repartition(application: Application, args: argparse.Namespace) -> int:

@@ -4,6 +4,7 @@ rates of every table. With TABLE: its recent batches and its exception."""
 from __future__ import annotations
 
 import argparse
+import datetime as dt
 import json
 import time
 from typing import TYPE_CHECKING, Any
@@ -104,10 +105,18 @@ def _stored_tables(found: FoundRun, settings: Settings) -> list[dict[str, Any]]:
         last = record.last_batches.get(name)
         if found.has_crashed and storage.is_local:
             last = last_number(Files(storage), f"{storage.checkpoint(name)}/commits")
-        problem = record.failures.get(name)
-        state = "failed" if problem else _state(found)
-        tables.append({"table": name, "state": state, "last_batch": last, "exception": problem})
+        problem, state = record.failures.get(name), _state(found)
+        change = {"state": state, "since": None, "reason": _REASONS.get(state), "next_try": None}
+        if state == "stopped":
+            change |= {"state": "failed" if problem else state, **record.changes.get(name, {})}
+        tables.append({"table": name, **change, "last_batch": last, "exception": problem})
     return tables
+
+
+_REASONS = {
+    "crashed": "its process ended without stopping",
+    "starting": "the pipeline starts",
+}
 
 
 def _failed(run: dict[str, Any]) -> list[str]:
@@ -129,14 +138,17 @@ def run_lines(run: dict[str, Any]) -> list[str]:
             head += f", process {run['pid']}, since {since}"
             follow = [str(run["problem"])] if "problem" in run else []
     lines = [table_line(table) for table in run["tables"]]
-    notes = [
-        f"    {table['table']}: {table[name]}"
-        for table in run["tables"]
-        for name in ("reason", "waiting")
-        if table.get(name)
-    ]
+    notes = [f"    {table['table']}: {note}" for table in run["tables"] for note in _notes(table)]
     problems = [str(table["exception"]) for table in run["tables"] if table.get("exception")]
     return [head, *(f"  {line}" for line in lines), *notes, *problems, *follow]
+
+
+def _notes(table: dict[str, Any]) -> list[str]:
+    """Why a table is in its state, when it is tried again, and what it waits for."""
+    notes = [str(table[name]) for name in ("reason", "waiting") if table.get(name)]
+    if next_try := table.get("next_try"):
+        notes.append(f"next try at {_time(next_try)}")
+    return notes
 
 
 def table_line(table: dict[str, Any]) -> str:
@@ -148,7 +160,9 @@ def table_line(table: dict[str, Any]) -> str:
     from headwater.runtime.progress import batch_completed
 
     batch = "no batch" if table["last_batch"] is None else f"batch {table['last_batch']}"
-    parts = [f"{table['table']}: {table['state']}", batch]
+    since = table.get("since")
+    parts = [f"{table['table']}: {table['state']}" + (f" since {_time(since)}" if since else "")]
+    parts.append(batch)
     if progress := table.get("progress"):
         last = batch_completed(table["table"], progress)
         if late := table.get("late"):
@@ -175,6 +189,8 @@ def _one_table(settings: Settings, table: str, *, as_json: bool) -> int:
         print(json.dumps({**tables[table], "recent": recent}, indent=2))
     else:
         print(table_line(tables[table]))
+        for note in _notes(tables[table]):
+            print(f"  {note}")
         if message := tables[table].get("message"):
             print(f"  {message}")
         for progress in recent[-_RECENT:]:
@@ -182,6 +198,11 @@ def _one_table(settings: Settings, table: str, *, as_json: bool) -> int:
         if problem := tables[table].get("exception"):
             print(problem)
     return ExitCode.FAILED if tables[table].get("exception") else ExitCode.OK
+
+
+def _time(moment: str) -> str:
+    """When something was, by the clock of this machine."""
+    return _clock(dt.datetime.fromisoformat(moment).timestamp())
 
 
 def _clock(seconds: float | None) -> str:

@@ -8,7 +8,8 @@ build a DataFrame or a writer are called once per start of a query and must not 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import enum
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Protocol, cast
@@ -62,19 +63,30 @@ class ReadRequest:
     """Whether input that is no longer there is passed over."""
 
 
+class Loss(enum.Enum):
+    """How input was lost."""
+
+    RECORDS_DELETED = "deleted by the broker"
+    TOPIC_DELETED = "the topic was deleted"
+    TOPIC_MADE_ANEW = "the topic was deleted and made anew"
+
+
 @dataclass(frozen=True, slots=True)
 class Gap:
     """Input that a checkpoint goes on from and that is no longer there: from `start` up to, not
-    with, `end`."""
+    with, `end`; None where nobody knows how much there was."""
 
     topic: str
     partition: int
     start: int
-    end: int
-    reason: str
+    end: int | None
+    reason: Loss
+    prevents_reading: bool = False
+    """Whether the source cannot be read without that topic."""
 
     def __str__(self) -> str:
-        return f"{self.topic}/{self.partition}: {self.start} to {self.end} ({self.reason})"
+        reach = f"from {self.start} on" if self.end is None else f"{self.start} to {self.end}"
+        return f"{self.topic}/{self.partition}: {reach} ({self.reason.value})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,8 +213,13 @@ class Connector:
         raise NotReadable(self.system, "rejected records")
 
     def gaps(self, request: ReadRequest, reached: str) -> list[Gap]:
-        """What is gone of the input behind `reached`, an offset as the source's own JSON."""
+        """What is gone of the input behind `reached`, an offset as the source's own JSON. Raises
+        TopicMissing for a topic that neither is there nor was read."""
         return []
+
+    def forgotten(self, reached: str, topics: Set[str]) -> str:
+        """An offset from which these topics are read from their beginning, the others as before."""
+        return reached
 
     @property
     def reads_beginning(self) -> bool:

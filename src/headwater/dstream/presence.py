@@ -124,9 +124,13 @@ class Presence(StreamingListener):
         raise ValueError(f"a DStream program knows no {command!r}: stop it and run it again")
 
     def _summary(self) -> dict[str, Any]:
+        since = dt.datetime.fromtimestamp(self._ownership.record.started_at, dt.UTC)
         return {
             "table": self._name,
             "state": "running",
+            "since": since.isoformat(timespec="seconds"),
+            "reason": "started",
+            "next_try": None,
             "last_batch": self._last_batch(),
             "progress": self._recent[-1] if self._recent else None,
             "exception": None,

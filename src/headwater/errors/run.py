@@ -192,6 +192,38 @@ class DataLost(EnvironmentProblem):
         )
 
 
+class TopicDeleted(EnvironmentProblem):
+    """A checkpoint goes on from a topic that was deleted, and maybe made anew."""
+
+    code = "TOPIC_DELETED"
+
+    def __init__(
+        self,
+        topic: str,
+        source: str,
+        table: str,
+        gaps: Iterable[str],
+        *,
+        is_there: bool,
+        is_skipped: bool,
+        where: Location | None = None,
+    ) -> None:
+        skip = "read it from its beginning" + ("" if is_skipped else ' with on_data_loss="skip"')
+        new_topic = f"{skip}, or begin anew with --fresh"
+        super().__init__(
+            f"topic {topic!r}, from which table {table!r} goes on, was deleted"
+            + (" and made anew" if is_there else ""),
+            where=where,
+            found="; ".join(gaps),
+            remedy=new_topic
+            if is_there
+            else f"make the topic again (kafka({topic!r}, create=True) does), then {new_topic}",
+            data=f"records that were not read by then are gone; the gap is kept in {source}__gaps; "
+            "the rows and the checkpoint of the table are as they were",
+            next_command=f"headwater show {source}__gaps",
+        )
+
+
 class BackfillImpossible(UsageError):
     code = "BACKFILL_IMPOSSIBLE"
 
@@ -291,6 +323,22 @@ class BatchUnfinished(UsageError):
         )
 
 
+class RestoreUnfinished(UsageError):
+    """A savepoint was being put back when the process died."""
+
+    code = "RESTORE_UNFINISHED"
+
+    def __init__(self, name: str, tables: Iterable[str]) -> None:
+        done = ", ".join(tables) or "none"
+        super().__init__(
+            f"the restore of savepoint {name!r} did not end",
+            found=f"tables that are restored: {done}",
+            remedy="restore it again; it goes on where it ended",
+            data="checkpoints and rows may not fit together yet; nothing was read or written now",
+            next_command=f"headwater savepoint restore {name}",
+        )
+
+
 class FreshImpossible(UsageError):
     """`--fresh` would write rows again into a sink that keeps the old ones."""
 
@@ -323,7 +371,8 @@ class NoState(UsageError):
         super().__init__(
             f"table {table!r} has no state of operator {operator} to show",
             found=found,
-            remedy="run the table first, or name an operator that it has: --operator N",
+            remedy="run the table first, or name what it has: --operator N, --part NAME; tables "
+            "without aggregation, deduplication, stream-stream join or processor keep none",
         )
 
 

@@ -13,7 +13,7 @@ from headwater.definitions import (
     Trigger,
     TriggerKind,
 )
-from headwater.errors import CheckpointNotResumable, NotInOrder, TriggerImpossible
+from headwater.errors import CheckpointNotResumable, NotInOrder, TopicMissing, TriggerImpossible
 from headwater.graph import Graph
 from headwater.planning.inputs import StreamInput
 from headwater.planning.partitions import input_partitions
@@ -32,7 +32,12 @@ def check(
     tables_that_hold_cores_leave_one_to_the_others(graph, settings, queries)
     for spec in queries:
         a_memory_sink_does_not_resume(spec, is_resumed=spec.name in resumed)
-        check_inputs(graph, spec.table, settings, storage)
+        try:
+            check_inputs(graph, spec.table, settings, storage)
+        except TopicMissing:
+            # The checkpoint may know the topic: then what is lost is kept first, and told.
+            if spec.name not in resumed:
+                raise
         for source in graph.sources_of(spec.name):
             a_perfect_watermark_needs_one_order(source, settings)
         spec.sink.check_writable(write_request(spec, settings, storage))

@@ -72,13 +72,18 @@ class Claim:
         self.keep(on_lost)
         return require
 
-    def release(self, last_batches: dict[str, int | None], failures: dict[str, str]) -> None:
+    def release(
+        self,
+        last_batches: dict[str, int | None],
+        failures: dict[str, str],
+        changes: dict[str, dict[str, str | None]],
+    ) -> None:
         """Also says how the run ended."""
         self._is_taken = False
         try:
             self.lease.release()
         finally:
-            self.ownership.release(last_batches, failures)
+            self.ownership.release(last_batches, failures, changes)
 
     def let_go(self) -> None:
         """Leaves the record of the last run as it is."""

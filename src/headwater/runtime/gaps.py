@@ -5,12 +5,13 @@ from __future__ import annotations
 import datetime as dt
 import json
 from collections.abc import Callable, Sequence
+from functools import partial
 from hashlib import sha256
 from typing import TYPE_CHECKING
 
-from headwater.connectors.interface import Gap, ReadRequest
+from headwater.connectors.interface import Gap, Loss, ReadRequest
 from headwater.definitions import OnDataLoss, Source
-from headwater.errors import DataLost
+from headwater.errors import DataLost, TopicDeleted
 from headwater.events import GapsFound, Report
 from headwater.ledger import transactions
 from headwater.runtime.offsets import OffsetLog
@@ -26,6 +27,7 @@ _COLUMNS = (
     "table string, topic string, partition int, `start` long, `end` long, reason string, "
     "batch long, found_at timestamp"
 )
+_NOWHERE = "{}"
 
 
 def gaps_name(source: str) -> str:
@@ -49,29 +51,37 @@ class GapGuard:
         log: OffsetLog,
         request_of: Callable[[Source], ReadRequest],
     ) -> None:
-        """Raises DataLost where a source with a gap does not skip it."""
+        """Raises DataLost or TopicDeleted where a source with a gap does not skip it, TopicDeleted
+        also where there is nothing left to read, and TopicMissing."""
         # A batch that did not end is read again: what counts is where the last committed one ended.
         committed = last_number(self._files, f"{log.checkpoint}/commits")
         entry = None if committed is None else log.entry(committed)
-        if entry is None:
+        if entry is None and log.latest() is None:
             return
-        lost: dict[str, list[Gap]] = {}
+        lost: list[tuple[Source, int, list[Gap]]] = []
         for source in sources:
-            reached = _reached(built.frame, built.sources.get(source.name), entry.offsets)
-            gaps = [] if reached is None else source.connector.gaps(request_of(source), reached)
-            if gaps:
+            index = _index(built.frame, built.sources.get(source.name))
+            offsets = () if entry is None or index is None else entry.offsets[index : index + 1]
+            reached = next(iter(offsets), None) or _NOWHERE
+            gaps = source.connector.gaps(request_of(source), reached)
+            if gaps and entry is not None and index is not None:
                 self._keep(table, source.name, gaps, entry.batch)
                 self._report(GapsFound(source.name, table, tuple(map(str, gaps))))
-            if gaps and source.on_data_loss is OnDataLoss.FAIL:
-                lost[source.name] = gaps
-        for name, gaps in lost.items():
-            where = next(source.location for source in sources if source.name == name)
-            raise DataLost(name, table, [str(gap) for gap in gaps], where=where)
+                lost.append((source, index, gaps))
+        for source, _, gaps in lost:
+            _require_skipped(source, table, gaps)
+        for source, index, gaps in lost:
+            anew = {gap.topic for gap in gaps if gap.reason is Loss.TOPIC_MADE_ANEW}
+            if anew and entry is not None:
+                forgotten = partial(source.connector.forgotten, topics=anew)
+                # The batch that was begun may be in the sink. It takes nothing of the new topic.
+                for batch in (entry.batch + 1, entry.batch):
+                    log.replace_offset(batch, index, forgotten)
 
     def _keep(self, table: str, source: str, gaps: Sequence[Gap], batch: int) -> None:
         now = dt.datetime.now(dt.UTC)
         rows = [
-            (table, gap.topic, gap.partition, gap.start, gap.end, gap.reason, batch, now)
+            (table, gap.topic, gap.partition, gap.start, gap.end, gap.reason.value, batch, now)
             for gap in gaps
         ]
         frame = self._spark.createDataFrame(rows, _COLUMNS)
@@ -86,9 +96,24 @@ class GapGuard:
         return str(json.loads(metadata)["id"])
 
 
-def _reached(
-    frame: DataFrame, source: DataFrame | None, offsets: Sequence[str | None]
-) -> str | None:
-    """How far a query has got in a source."""
-    index = None if source is None else source_index(frame, source)
-    return None if index is None or index >= len(offsets) else offsets[index]
+def _index(frame: DataFrame, source: DataFrame | None) -> int | None:
+    """Where the offsets of a query have those of a source."""
+    return None if source is None else source_index(frame, source)
+
+
+def _require_skipped(source: Source, table: str, gaps: Sequence[Gap]) -> None:
+    fails = source.on_data_loss is OnDataLoss.FAIL
+    deleted = [gap for gap in gaps if gap.reason is not Loss.RECORDS_DELETED]
+    blocking = [gap for gap in deleted if gap.prevents_reading or fails]
+    if blocking:
+        raise TopicDeleted(
+            blocking[0].topic,
+            source.name,
+            table,
+            [str(gap) for gap in gaps],
+            is_there=blocking[0].reason is Loss.TOPIC_MADE_ANEW,
+            is_skipped=not fails,
+            where=source.location,
+        )
+    if fails:
+        raise DataLost(source.name, table, [str(gap) for gap in gaps], where=source.location)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from headwater.runtime.storage import Files, last_number
@@ -47,6 +48,20 @@ class OffsetLog:
             int(about.get("batchTimestampMs", 0)),
             tuple(None if line == "-" else line for line in offsets),
         )
+
+    def replace_offset(self, batch: int, index: int, change: Callable[[str], str]) -> None:
+        """Changes how far a batch read one source, where the batch is logged; only before the query
+        starts."""
+        path = f"{self.checkpoint}/offsets/{batch}"
+        if not self._files.exists(path):
+            return
+        version, metadata, *offsets = self._files.read(path).splitlines()
+        if index < len(offsets) and offsets[index] != "-":
+            offsets[index] = change(offsets[index])
+        self._files.write(path, "\n".join([version, metadata, *offsets]))
+        # Hadoop's sum of the file as it was.
+        self._files.remove(f"{self.checkpoint}/offsets/.{batch}.crc")
+        self._known = None
 
     def latest(self) -> OffsetEntry | None:
         """The newest batch. After the first time only the next numbers are looked for."""

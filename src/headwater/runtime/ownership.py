@@ -40,6 +40,8 @@ class RunRecord:
     ended_at: float | None = None
     last_batches: dict[str, int | None] = field(default_factory=dict)
     failures: dict[str, str] = field(default_factory=dict)
+    changes: dict[str, dict[str, str | None]] = field(default_factory=dict)
+    """State, time and reason that every table ended with."""
 
     @property
     def start_command(self) -> str:
@@ -96,11 +98,20 @@ class Ownership:
         )
         self._write()
 
-    def release(self, last_batches: dict[str, int | None], failures: dict[str, str]) -> None:
+    def release(
+        self,
+        last_batches: dict[str, int | None],
+        failures: dict[str, str],
+        changes: dict[str, dict[str, str | None]] | None = None,
+    ) -> None:
         if self._lock is None:
             return
         self.record = replace(
-            self.record, ended_at=time.time(), last_batches=last_batches, failures=failures
+            self.record,
+            ended_at=time.time(),
+            last_batches=last_batches,
+            failures=failures,
+            changes=changes or {},
         )
         try:
             self._write()

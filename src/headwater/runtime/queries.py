@@ -39,6 +39,7 @@ from headwater.runtime.progress import ProgressListener
 from headwater.runtime.query import Launched, Query
 from headwater.runtime.rejects import RejectedRecords, reported_by, source_index
 from headwater.runtime.replay import Replay
+from headwater.runtime.savepoints import require_restored
 from headwater.runtime.session import scheduled_as
 from headwater.runtime.sides import DeltaSideStore, SideStore, SideTable, SideTables
 from headwater.runtime.specification import QuerySpec, read_request, write_request
@@ -202,6 +203,7 @@ class RunningQueries:
     def start(self) -> Self:
         """Builds every query before the first one starts; nothing runs where one cannot."""
         try:
+            require_restored(self._files, self._storage)
             for spec in self._specs.values():
                 checkpoint = self._storage.checkpoint(spec.name)
                 require_whole(self._files, checkpoint, spec.name, where=spec.table.location)

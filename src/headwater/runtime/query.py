@@ -6,6 +6,7 @@ import contextlib
 import datetime as dt
 import enum
 import json
+import re
 import threading
 import time
 from collections.abc import Callable
@@ -13,9 +14,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from headwater.definitions import Trigger, TriggerKind
-from headwater.errors import CheckpointDamaged, QueryFailedError
+from headwater.errors import CheckpointDamaged, HeadwaterError, QueryFailedError
 from headwater.events import QueryFailed, QueryStarted, QueryStopped, Report
-from headwater.runtime.failures import explained, messages_of, texts_of
+from headwater.runtime.failures import explained, first_line, messages_of, texts_of
 from headwater.runtime.specification import QuerySpec
 from headwater.runtime.supervision import Failure
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 _POLL_S = 0.02
 _WAIT_S = 0.25
+_CODE = re.compile(r"[A-Z][A-Z_]+: ")
 
 
 class QueryState(enum.Enum):
@@ -32,6 +34,16 @@ class QueryState(enum.Enum):
     RESTARTING = "restarting"
     STOPPED = "stopped"
     FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What a query came to, why and when; `next_try` where it will be started again."""
+
+    state: QueryState
+    reason: str
+    since: dt.datetime
+    next_try: dt.datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +73,8 @@ class Query:
         self._is_told = False
         self._was_forced = False
         self._is_cut_off = False
-        self._restarting: str | None = None
-        self._since = dt.datetime.now(dt.UTC)
+        self._asked: str | None = None
+        self._change = Change(QueryState.STARTING, "its first start", _now())
         self._lock = threading.Lock()
 
     @property
@@ -77,13 +89,28 @@ class Query:
 
     @property
     def state(self) -> QueryState:
-        if self._restarting is not None:
-            return QueryState.RESTARTING
-        if self._query is None:
-            return QueryState.STARTING
-        if self.is_active:
-            return QueryState.RUNNING
-        return QueryState.FAILED if self.exception else QueryState.STOPPED
+        return self.last_change.state
+
+    @property
+    def last_change(self) -> Change:
+        """The state with its reason and time."""
+        change = self._change
+        if change.state is QueryState.RUNNING and not self.is_active:
+            # It has just ended, and nobody has looked at it yet.
+            return self._end(_now())
+        return change
+
+    def _end(self, now: dt.datetime, *, was_forced: bool = False, why_final: str = "") -> Change:
+        if problem := self.exception:
+            final = f"; no restart: {why_final}" if why_final else ""
+            return Change(QueryState.FAILED, f"{told_shortly(problem)}{final}", now)
+        reason = self._asked or "everything that was there is read"
+        cut_off = "; its batch was cut off and is read again" if was_forced else ""
+        return Change(QueryState.STOPPED, f"{reason}{cut_off}", now)
+
+    @property
+    def _is_restarting(self) -> bool:
+        return self._change.state is QueryState.RESTARTING
 
     @property
     def is_active(self) -> bool:
@@ -93,8 +120,16 @@ class Query:
 
     @property
     def status(self) -> dict[str, Any]:
-        """Spark's status: message, whether data is available, whether a trigger is active."""
-        return dict(self.streaming_query.status)
+        """State, since when and why, and the next try where there is one; while it runs, Spark's
+        message, whether data is available and whether a trigger is active."""
+        change = self.last_change
+        told: dict[str, Any] = {
+            "state": change.state.value,
+            "since": change.since,
+            "reason": change.reason,
+            "next_try": change.next_try,
+        }
+        return told | (dict(self.streaming_query.status) if self.is_active else {})
 
     @property
     def progress(self) -> dict[str, Any] | None:
@@ -141,36 +176,41 @@ class Query:
             return None
         return Failure(self.name, tuple(texts_of(thrown)), self.last_batch)
 
-    def await_restart(self, reason: str) -> None:
-        """It has failed and will be started again."""
+    def await_restart(self, reason: str, wait_s: float) -> None:
+        """It has failed and will be started again after a while."""
+        now = _now()
         with self._lock:
-            self._restarting, self._is_told = reason, True
-            self._since = dt.datetime.now(dt.UTC)
+            next_try = now + dt.timedelta(seconds=wait_s)
+            self._change = Change(QueryState.RESTARTING, reason, now, next_try)
+            self._is_told = True
 
-    def give_up_restart(self, *, is_told: bool = False) -> None:
-        """It stays as it ended."""
+    def give_up_restart(self, why: str, *, is_told: bool = False) -> None:
+        """It stays as it ended; `is_told`: that is reported already."""
         with self._lock:
-            if self._restarting is not None:
-                self._restarting, self._is_told = None, is_told
+            if self._is_restarting:
+                reason = why if is_told else f"{self._change.reason}; {why}"
+                self._change = Change(QueryState.FAILED, reason, _now())
+                self._is_told = is_told
 
     @property
     def is_going_on(self) -> bool:
         """Whether it runs, will run again, or has ended without anybody having said so."""
         if self._query is None:
             return False
-        return self.is_active or self._restarting is not None or not self._is_told
+        return self.is_active or self._is_restarting or not self._is_told
 
     def start(self) -> None:
         with self._lock:
+            before = self._change
             launched = self._launch(self.spec)
-            self._since = dt.datetime.now(dt.UTC)
             self._query = launched.streaming_query
             self._thread = _execution(self._query).queryExecutionThread()
             self._is_told = False
             self._was_forced = False
             self._is_cut_off = False
+            self._asked = None
             # Last: who looks without the lock never sees a query that has ended for good.
-            self._restarting = None
+            self._change = Change(QueryState.RUNNING, _why_running(before, launched), _now())
         self._report(
             QueryStarted(
                 self.name, str(self._query.id), str(self._query.runId), launched.resumed_after
@@ -209,7 +249,7 @@ class Query:
     def abandon(self) -> None:
         """Interrupts the running batch, which is not committed."""
         if self._query is not None and self.is_active:
-            self._was_forced = True
+            self._was_forced, self._asked = True, "another driver has taken over"
             with contextlib.suppress(Exception):
                 self._query.stop()
 
@@ -222,7 +262,10 @@ class Query:
 
     def request_stop(self) -> None:
         """The running batch is the last one; returns at once."""
-        if self._query is not None and self.is_active and self._is_micro_batch:
+        if self._query is None or not self.is_active:
+            return
+        self._asked = "on request"
+        if self._is_micro_batch:
             _let_finish(self._query)
 
     def await_termination(self, timeout_s: float | None = None) -> bool:
@@ -251,13 +294,15 @@ class Query:
     def has_ended_untold(self) -> bool:
         return self._query is not None and not self._is_told and not self.is_active
 
-    def tell_end(self, *, was_forced: bool) -> None:
-        """Reports once that the query ended, and how."""
+    def tell_end(self, *, was_forced: bool, why_final: str = "") -> None:
+        """Reports once that the query ended, and how; `why_final`: why a failed one is not started
+        again."""
         with self._lock:
             if self._is_told:
                 return
             self._is_told = True
-            self._since = dt.datetime.now(dt.UTC)
+            if self._change.state is QueryState.RUNNING:
+                self._change = self._end(_now(), was_forced=was_forced, why_final=why_final)
         if problem := self.exception:
             self._report(QueryFailed(self.name, self.last_batch, str(problem)))
         else:
@@ -265,13 +310,11 @@ class Query:
 
     def summary(self) -> dict[str, Any]:
         """State, status and last progress as plain values."""
-        problem = self.exception
+        problem, status = self.exception, self.status
         return {
             "table": self.name,
-            "state": self.state.value,
-            "since": self._since.isoformat(timespec="seconds"),
-            "reason": self._restarting,
-            "message": self.status["message"] if self.is_active else None,
+            **change_values(self.last_change),
+            "message": status.get("message"),
             "last_batch": self.last_batch,
             "progress": self.progress,
             "exception": str(problem) if problem else None,
@@ -289,6 +332,35 @@ class Query:
                 return False
             time.sleep(_POLL_S)
         return True
+
+
+def change_values(change: Change) -> dict[str, str | None]:
+    """A change as JSON can have it."""
+    next_try = change.next_try
+    return {
+        "state": change.state.value,
+        "since": change.since.isoformat(timespec="seconds"),
+        "reason": change.reason,
+        "next_try": None if next_try is None else next_try.isoformat(timespec="seconds"),
+    }
+
+
+def told_shortly(problem: Exception) -> str:
+    """The code of an error and what was found, in one line."""
+    if not isinstance(problem, HeadwaterError):
+        return first_line(problem)
+    found = (problem.found or problem.what).split("\n", 1)[0]
+    return found if _CODE.match(found) else f"{problem.code}: {found}"
+
+
+def _why_running(before: Change, launched: Launched) -> str:
+    batch = launched.resumed_after
+    begun = "from the beginning" if batch is None else f"goes on after batch {batch}"
+    return f"{begun}; {before.reason}" if before.state is QueryState.RESTARTING else begun
+
+
+def _now() -> dt.datetime:
+    return dt.datetime.now(dt.UTC)
 
 
 def _let_finish(query: StreamingQuery) -> None:

@@ -8,16 +8,15 @@ import threading
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
-from headwater.errors import HeadwaterError, LeaseLost
+from headwater.errors import LeaseLost
 from headwater.events import QueryFailed, QueryRestarting, Report, both
 from headwater.graph import Graph
 from headwater.runtime.about import write_about
 from headwater.runtime.claims import Claim
 from headwater.runtime.control import ControlServer
-from headwater.runtime.failures import first_line
 from headwater.runtime.history import HistoryWriter, history_folder
 from headwater.runtime.queries import Companion, RunningQueries
-from headwater.runtime.query import Query
+from headwater.runtime.query import Query, change_values, told_shortly
 from headwater.runtime.specification import QuerySpec
 from headwater.runtime.supervision import Failure, Supervisor, Timers
 from headwater.settings import Settings
@@ -94,7 +93,7 @@ class RunningPipeline(RunningQueries):
     def stop(self, *, deadline_s: float | None = None, drains: bool = False) -> bool:
         self._timers.close()
         for query in self._queries.values():
-            query.give_up_restart()
+            query.give_up_restart("the pipeline was stopped before")
         return super().stop(deadline_s=deadline_s, drains=drains)
 
     def raise_failure(self) -> None:
@@ -130,22 +129,24 @@ class RunningPipeline(RunningQueries):
             if not query.has_ended_untold:
                 return
             failure, problem = query.failure, query.exception
-            if failure is None or problem is None or not self._goes_on(query, failure, problem):
-                query.tell_end(was_forced=False)
+            why_final: str | None = ""
+            if failure is not None and problem is not None:
+                why_final = self._why_final(query, failure, problem)
+            if why_final is not None:
+                query.tell_end(was_forced=False, why_final=why_final)
 
-    def _goes_on(self, query: Query, failure: Failure, problem: Exception) -> bool:
-        """Whether a failed query is started again after a while."""
+    def _why_final(self, query: Query, failure: Failure, problem: Exception) -> str | None:
+        """None where a failed query is started again after a while."""
         if self._is_stopped or self.stop_requested.is_set():
-            return False
+            return "the pipeline stops"
         wait_s, why = self._supervisor.wait_s(failure)
         if wait_s is None:
-            return False
-        reason = problem.found if isinstance(problem, HeadwaterError) else None
-        reason = reason or first_line(problem)
-        query.await_restart(f"{why} in {wait_s:.0f} s: {reason}")
+            return why
+        reason = told_shortly(problem)
+        query.await_restart(f"{why}: {reason}", wait_s)
         self._report(QueryRestarting(query.name, failure.last_batch, reason, why, wait_s))
         self._timers.after(query.name, wait_s, lambda: self._restart(query))
-        return True
+        return None
 
     def _restart(self, query: Query) -> None:
         if self.lost is not None:
@@ -155,22 +156,25 @@ class RunningPipeline(RunningQueries):
         except Exception as problem:
             # Whatever a start raises is a failure of this table; the others go on.
             failure = Failure(query.name, (str(problem),), query.last_batch)
-            if not self._goes_on(query, failure, problem):
-                query.give_up_restart(is_told=True)
+            why_final = self._why_final(query, failure, problem)
+            if why_final is not None:
+                reason = f"{told_shortly(problem)}; no restart: {why_final}"
+                query.give_up_restart(reason, is_told=True)
                 self._report(QueryFailed(query.name, query.last_batch, str(problem)))
 
     def _call_off(self, table: str) -> None:
         """A restart that was to come does not."""
         self._timers.cancel(table)
-        self[table].give_up_restart()
+        self[table].give_up_restart("it was called off")
 
     def _ended(self, last_batches: Mapping[str, int | None]) -> None:
         if self._control is not None:
             self._control.close()
         failures = {name: str(q.exception) for name, q in self._queries.items() if q.exception}
+        changes = {name: change_values(q.last_change) for name, q in self._queries.items()}
         super()._ended(last_batches)
         self._history.close()
-        self._claim.release(dict(last_batches), failures)
+        self._claim.release(dict(last_batches), failures, changes)
 
     def _answer(self, request: dict[str, Any]) -> dict[str, Any]:
         command, table = request.get("command"), request.get("table")

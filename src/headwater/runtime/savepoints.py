@@ -2,7 +2,8 @@
 
 To restore one is to go back: the checkpoint is put in place under a new query id, and what the sink
 holds since is taken back where it can be (Delta). Where it cannot, and something was written since,
-the restore is refused before anything is touched.
+the restore is refused before anything is touched. A restore that died half-way leaves a mark:
+nothing runs until it was asked for again, which goes on with the tables that are missing.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from headwater.errors import (
     BatchUnfinished,
     InvalidName,
     NoCheckpoint,
+    RestoreUnfinished,
     SavepointExists,
     SavepointNotRestorable,
     UnknownSavepoint,
@@ -35,6 +37,21 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _CONTENT = "savepoint.json"
+
+
+def require_restored(files: Files, storage: Storage) -> None:
+    """Raises RestoreUnfinished: checkpoints and sinks do not belong together yet."""
+    _done(files, storage, None)
+
+
+def _done(files: Files, storage: Storage, name: str | None) -> list[str] | None:
+    """The tables that a restore of this savepoint has put back; None where none was begun."""
+    if not files.exists(storage.restoring):
+        return None
+    mark = json.loads(files.read(storage.restoring))
+    if mark["savepoint"] != name:
+        raise RestoreUnfinished(mark["savepoint"], mark["tables"])
+    return [str(table) for table in mark["tables"]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +95,7 @@ class Savepoints:
         home = self._storage.savepoint(name)
         if self._files.exists(f"{home}/{_CONTENT}"):
             raise SavepointExists(name)
+        require_restored(self._files, self._storage)
         self._files.remove(home)
         tables = []
         for spec in specs:
@@ -112,7 +130,8 @@ class Savepoints:
     def restore(self, name: str, specs: Sequence[QuerySpec]) -> list[str]:
         """Puts every table of a savepoint back; what it did, in words.
 
-        Raises UnknownSavepoint, SavepointNotRestorable.
+        Raises UnknownSavepoint, SavepointNotRestorable, and RestoreUnfinished where that of another
+        savepoint died half-way.
         """
         saved = self._read(name)
         if saved is None:
@@ -121,12 +140,24 @@ class Savepoints:
         missing = [table.table for table in saved.tables if table.table not in by_name]
         if missing:
             raise SavepointNotRestorable(name, f"table {missing[0]} is not declared any more")
+        done = _done(self._files, self._storage, name)
+        if done is None:
+            for table in saved.tables:
+                self._require_restorable(name, table, by_name[table.table])
+            self._mark(name, [])
+        done = done or []
+        told = [f"{table}: was restored before" for table in done]
         for table in saved.tables:
-            self._require_restorable(name, table, by_name[table.table])
-        told = []
-        for table in saved.tables:
-            told += self._restored(name, table)
+            if table.table not in done:
+                told += self._restored(name, table)
+                done.append(table.table)
+                self._mark(name, done)
+        self._files.remove(self._storage.restoring)
         return told
+
+    def _mark(self, name: str, done: Sequence[str]) -> None:
+        mark = {"savepoint": name, "tables": done}
+        self._files.write(self._storage.restoring, json.dumps(mark))
 
     def _require_restorable(self, name: str, saved: SavedTable, spec: QuerySpec) -> None:
         if spec.sink.system == "delta":

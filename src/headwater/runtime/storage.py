@@ -9,6 +9,7 @@
 <storage>/<pipeline>/replays/<table>        copies of log entries while a batch is read again
 <storage>/<pipeline>/rebuild                a table while it is made anew
 <storage>/<pipeline>/savepoints/<name>      copies of checkpoints, and where the sinks were then
+<storage>/<pipeline>/restoring.json         a savepoint that is being put back
 <storage>/<pipeline>/lease/<number>         which driver may write
 <storage>/<pipeline>/aside/<table>-<time>   what `run --fresh` moved out of the way
 """
@@ -81,6 +82,11 @@ class Storage:
         return f"{self.home}/savepoints/{name}"
 
     @property
+    def restoring(self) -> str:
+        """There while a savepoint is put back: which one, and the tables that are done."""
+        return f"{self.home}/restoring.json"
+
+    @property
     def lease(self) -> str:
         """Which driver may write."""
         return f"{self.home}/lease"
@@ -112,6 +118,16 @@ class Files:
         if self._storage.is_local:
             return os.listdir(path)
         return [str(s.getPath().getName()) for s in self._hadoop(path).listStatus(self._path(path))]
+
+    def size(self, path: str) -> int:
+        """The bytes of a file, or of all files of a folder; 0 where there is none."""
+        if not self.exists(path):
+            return 0
+        if self._storage.is_local:
+            found = Path(path)
+            every = found.rglob("*") if found.is_dir() else [found]
+            return sum(file.stat().st_size for file in every if file.is_file())
+        return int(self._hadoop(path).getContentSummary(self._path(path)).getLength())
 
     def read(self, path: str) -> str:
         if self._storage.is_local:

@@ -51,8 +51,8 @@ def test_state_gets_another_number_of_partitions_and_goes_on(
     app = application(tmp_path)
     app.refresh()
     batch = repartitioned(spark, app, "thirds", 3)
-    checkpoint = str(tmp_path / ".headwater/app/checkpoints/thirds")
-    assert state_of(spark, "thirds", checkpoint).partitions == 3
+    storage = Storage(app.settings.storage_root, "app")
+    assert len(state_of(spark, storage, "thirds").bytes_on_disk) == 3
     plan = app.plan(tables=["thirds"])
     decisions = plan.tables["thirds"].decisions
     assert decisions is not None
@@ -62,8 +62,8 @@ def test_state_gets_another_number_of_partitions_and_goes_on(
     application(tmp_path).refresh(tables=["thirds"])
     frame = spark.read.format("delta").load(str(tmp_path / ".headwater/app/tables/thirds"))
     assert sorted(tuple(row) for row in frame.collect()) == [(0, 3), (1, 3), (2, 3)]
-    after = state_of(spark, "thirds", checkpoint)
-    assert (after.partitions, after.batch > batch) == (3, True)
+    after = state_of(spark, storage, "thirds")
+    assert (len(after.bytes_on_disk), after.batch > batch) == (3, True)
 
     with pytest.raises(RepartitionImpossible, match="manifest"):
         repartitioned(spark, app, "filed", 3)

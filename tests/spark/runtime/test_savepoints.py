@@ -14,6 +14,7 @@ from headwater.connectors import json, parquet
 from headwater.errors import (
     BatchUnfinished,
     NoCheckpoint,
+    RestoreUnfinished,
     SavepointExists,
     SavepointNotRestorable,
     UnknownSavepoint,
@@ -74,6 +75,39 @@ def test_a_restored_savepoint_goes_on_as_if_nothing_had_come_since(
     # What was rejected since is found again, once.
     assert len(stored(spark, tmp_path, "numbers__rejected")) == 1
     assert [known.name for known in savepoints(spark, app).all()] == ["first"]
+
+
+def test_a_restore_that_died_half_way_goes_on_and_nothing_runs_before(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    app = application(tmp_path)
+    give(tmp_path, 1, 2)
+    app.refresh()
+    mine, queries = savepoints(spark, app), app.plan().queries
+    mine.create("first", queries)
+    mine.create("other", queries)
+    give(tmp_path, 3, 5)
+    app.refresh()
+    taken_back = Savepoints._taken_back
+
+    def dies(self: Savepoints, table: str, path: str, version: int) -> list[str]:
+        if table == "parity":
+            raise OSError("the disk is away")
+        return taken_back(self, table, path, version)
+
+    with monkeypatch.context() as sabotage:
+        sabotage.setattr(Savepoints, "_taken_back", dies)
+        with pytest.raises(OSError, match="away"):
+            mine.restore("first", queries)
+    # The checkpoint of parity is an old one by now, its rows are not: a run would count twice.
+    with pytest.raises(RestoreUnfinished, match="raw"):
+        app.refresh()
+    with pytest.raises(RestoreUnfinished):
+        mine.restore("other", queries)
+    assert "raw: was restored before" in mine.restore("first", queries)
+    app.refresh()
+    assert stored(spark, tmp_path, "raw") == [(1,), (2,), (3,), (5,)]
+    assert stored(spark, tmp_path, "parity") == [(False, 1), (True, 3)]
 
 
 def test_what_cannot_be_taken_back_is_refused_before_anything_changes(

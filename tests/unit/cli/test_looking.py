@@ -139,6 +139,16 @@ def test_a_console_needs_folders_that_exist(capsys: pytest.CaptureFixture[str]) 
     assert "FOLDER_MISSING" in capsys.readouterr().err
 
 
+@pytest.mark.usefixtures("project")
+def test_a_supervised_run_does_not_begin_anew_at_every_restart(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["run", "--supervise", "--fresh"]) == 2
+    told = capsys.readouterr().err
+    assert "OPTIONS_CONFLICT" in told
+    assert "headwater run --fresh --available-now, then headwater run --supervise" in told
+
+
 @pytest.mark.parametrize("option", ["--metrics", "--console", "--connect"])
 @pytest.mark.usefixtures("project")
 def test_a_batch_run_serves_nothing(capsys: pytest.CaptureFixture[str], option: str) -> None:

@@ -1,5 +1,6 @@
 """Status, stop and show as a second process sees a project."""
 
+import datetime as dt
 import json
 import threading
 from pathlib import Path
@@ -83,6 +84,49 @@ def test_a_failed_table_is_told_with_its_error(
     owned(project).release({"even": 7, "seen": 1}, {"even": "app.py:3: QUERY_FAILED: no"})
     assert main.main(["status"]) == 1
     assert "app.py:3: QUERY_FAILED: no" in capsys.readouterr().out
+
+
+def test_a_stopped_pipeline_tells_how_and_when_every_table_ended(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    moment = dt.datetime(2026, 1, 1, 12, 0, 3).astimezone().isoformat()
+    failed = {"state": "failed", "since": moment, "reason": "QUERY_FAILED: away; no restart: why"}
+    stopped = {"state": "stopped", "since": moment, "reason": "on request"}
+    changes = {
+        name: {**change, "next_try": None}
+        for name, change in {"even": failed, "seen": stopped}.items()
+    }
+    owned(project).release({"even": 7, "seen": 1}, {"even": "QUERY_FAILED: x"}, changes)
+    assert main.main(["status"]) == 1
+    told = capsys.readouterr().out
+    assert "even: failed since 2026-01-01 12:00:03, batch 7" in told
+    assert "even: QUERY_FAILED: away; no restart: why" in told
+    assert "seen: stopped since 2026-01-01 12:00:03, batch 1" in told
+    assert main.main(["status", "--json"]) == 1
+    [run] = json.loads(capsys.readouterr().out)
+    assert {table["table"]: table["reason"] for table in run["tables"]} == {
+        "even": failed["reason"],
+        "seen": "on request",
+    }
+
+
+def test_a_table_that_restarts_tells_when(project: Path) -> None:
+    moments = [dt.datetime(2026, 1, 1, 12, 0, s).astimezone().isoformat() for s in (3, 7)]
+    table = {
+        "table": "even",
+        "state": "restarting",
+        "since": moments[0],
+        "reason": "restart 1 of 5: QUERY_FAILED: away",
+        "next_try": moments[1],
+        "last_batch": 4,
+    }
+    run = {"pipeline": "one", "app": None, "state": "running", "pid": 1, "started_at": 0.0}
+    lines = run_lines({**run, "ended_at": None, "tables": [table]})
+    assert lines[1:] == [
+        "  even: restarting since 2026-01-01 12:00:03, batch 4",
+        "    even: restart 1 of 5: QUERY_FAILED: away",
+        "    even: next try at 2026-01-01 12:00:07",
+    ]
 
 
 def test_a_process_that_does_not_answer_is_told(project: Path) -> None:

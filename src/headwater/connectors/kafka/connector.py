@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -14,6 +14,7 @@ from headwater.connectors.interface import (
     Connector,
     Gap,
     Idempotence,
+    Loss,
     OffsetRange,
     ReadRequest,
     WriteRequest,
@@ -189,20 +190,28 @@ class Kafka(Connector):
     def gaps(self, request: ReadRequest, reached: str) -> list[Gap]:
         connection = _required(request.connection)
         known = topics_of(connection)
+        offsets = {
+            topic: {int(p): int(offset) for p, offset in partitions.items()}
+            for topic, partitions in json.loads(reached).items()
+        }
+        wanted = {*self.topics, *self.assign}
+        for topic in wanted - known.keys() - offsets.keys():
+            address = connection.require("bootstrap_servers")
+            raise TopicMissing(topic=topic, topics=known, address=address)
         found = []
-        for topic, partitions in json.loads(reached).items():
-            begins = begin_offsets(connection, topic) if topic in known else {}
-            ends = end_offsets(connection, topic) if topic in known else {}
-            for partition, offset in ((int(p), int(o)) for p, o in partitions.items()):
-                if partition not in begins:
-                    found.append(Gap(topic, partition, offset, offset, "the topic is gone"))
-                elif offset < begins[partition]:
-                    end = begins[partition]
-                    found.append(Gap(topic, partition, offset, end, "deleted by the broker"))
-                elif offset > ends[partition]:
-                    end = ends[partition]
-                    found.append(Gap(topic, partition, 0, end, "the topic was made anew"))
+        for topic, partitions in offsets.items():
+            if topic in known:
+                found += _lost_of(connection, topic, partitions)
+                continue
+            found += [
+                Gap(topic, p, offset, None, Loss.TOPIC_DELETED, prevents_reading=topic in wanted)
+                for p, offset in partitions.items()
+            ]
         return found
+
+    def forgotten(self, reached: str, topics: Set[str]) -> str:
+        # Spark reads partitions that its offsets do not name from their beginning.
+        return json.dumps({t: ends for t, ends in json.loads(reached).items() if t not in topics})
 
     @property
     def reads_beginning(self) -> bool:
@@ -382,6 +391,18 @@ def _as_bytes(frame: DataFrame, name: str) -> Column:
 
 
 # Offsets
+
+
+def _lost_of(connection: Connection, topic: str, reached: Mapping[int, int]) -> list[Gap]:
+    begins, ends = begin_offsets(connection, topic), end_offsets(connection, topic)
+    # Neither partitions nor offsets become fewer while a topic lives.
+    if any(p not in ends or offset > ends[p] for p, offset in reached.items()):
+        return [Gap(topic, p, at, None, Loss.TOPIC_MADE_ANEW) for p, at in reached.items()]
+    return [
+        Gap(topic, p, offset, begins[p], Loss.RECORDS_DELETED)
+        for p, offset in reached.items()
+        if offset < begins[p]
+    ]
 
 
 def _exactly(spark: SparkSession, part: OffsetRange, *, reads_beginning: bool) -> dict[str, str]:
