@@ -34,9 +34,8 @@ def build() -> None:
     assert pyspark.origin is not None
     spark_jars = Path(pyspark.origin).parent / "jars" / "*"
     with tempfile.TemporaryDirectory() as folder:
-        classpath = os.pathsep.join(
-            [str(spark_jars), *map(str, jar_paths([JarSet.DELTA, JarSet.KAFKA]))]
-        )
+        used = jar_paths([JarSet.DELTA, JarSet.KAFKA, JarSet.POSTGRES])
+        classpath = os.pathsep.join([str(spark_jars), *map(str, used)])
         command = ["javac", "--release", "17", "-g:none", "-cp", classpath, "-d", folder]
         subprocess.run([*command, *map(str, sources())], check=True)
         with zipfile.ZipFile(_ROOM / "headwater.jar", "w") as jar:

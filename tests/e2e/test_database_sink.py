@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import struct
+import threading
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +21,16 @@ from headwater.connectors.dialects import MariaDialect
 from headwater.connectors.interface import ReadRequest, WriteRequest
 from headwater.connectors.jdbc import Jdbc, _Writer
 from headwater.definitions import OutputMode
-from headwater.errors import DatabaseRefused, DatabaseUnreachable, KeyNotUnique, SinkDoesNotFit
+from headwater.errors import (
+    DatabaseRefused,
+    DatabaseUnreachable,
+    KeyNotUnique,
+    RowsRefused,
+    SinkDoesNotFit,
+)
 from headwater.ledger.databases import Database, DatabaseLedger, Session, SqlFailed
 from headwater.local import services
+from headwater.local.processes import wait_until
 from headwater.settings import Connection, Settings
 from headwater.testing import Harness, add, check, crash, process, restart
 
@@ -251,6 +262,243 @@ def test_a_table_that_does_not_fit_is_refused_before_the_write(
     ask(f"ALTER TABLE {target} DROP owner")
     with pytest.raises(SinkDoesNotFit, match="unique key"):
         write(frame, target, connection, 0, mode=OutputMode.UPDATE, key=("device",))
+
+
+COLUMNS = {
+    "postgres": "small smallint, n integer, big bigint, price numeric(10,2), celsius real, "
+    "is_on boolean, day date, at timestamptz, parts jsonb, id uuid, note varchar(9), raw bytea, "
+    "spent money",
+    "mariadb": "small smallint, n int unsigned, big bigint unsigned, price decimal(10,2), "
+    "celsius float, is_on boolean, day date, at datetime, note varchar(9), raw blob, of year",
+}
+HELD = [
+    *(
+        "n int",
+        "n smallint",
+        "n decimal(9,0)",
+        "big int",
+        "big bigint",
+        "price int",
+        "price double",
+    ),
+    *("price decimal(20,4)", "celsius float", "celsius double", "celsius bigint", "is_on boolean"),
+    *("day string", "day date", "at string", "at timestamp", "at date", "raw binary"),
+    *("note string", "note int", "note timestamp", "note struct<a: int>"),
+]
+HELD_BY = {
+    "postgres": [
+        *("id string", "parts string", "parts struct<a: int>", "parts array<int>"),
+        *("parts map<string, int>", "raw string", "spent int"),
+    ],
+    "mariadb": ["n boolean", "is_on tinyint", "of int"],
+}
+NOT_HELD = [
+    *("small int", "small bigint", "n bigint", "n double", "n float", "n decimal(10,2)"),
+    *("n string", "n timestamp", "n struct<a: int>", "big decimal(20,0)", "big double"),
+    *("big string", "price string", "price date", "celsius string", "is_on timestamp"),
+    *("is_on string", "is_on int", "day int", "day boolean", "at bigint", "at array<int>"),
+]
+NOT_HELD_BY = {
+    "postgres": ["n boolean", "id int", "parts timestamp", "raw int", "is_on tinyint"],
+    "mariadb": [],
+}
+
+
+def test_a_column_that_cannot_hold_the_type_is_refused_before_the_write(
+    spark: SparkSession, system: str, connection: Connection, target: str, ask: Ask
+) -> None:
+    ask(f"CREATE TABLE {target} ({COLUMNS[system]})")
+    request = WriteRequest("result", OutputMode.APPEND, (), connection, Path(), managed="")
+    for column in HELD + HELD_BY[system]:
+        SINKS[system](target).prepare(spark, column, request)
+    for column in NOT_HELD + NOT_HELD_BY[system]:
+        with pytest.raises(SinkDoesNotFit, match=f"column {column.split()[0]} is"):
+            SINKS[system](target).prepare(spark, column, request)
+
+
+def test_both_types_are_told(
+    spark: SparkSession, system: str, connection: Connection, target: str, ask: Ask
+) -> None:
+    ask(f"CREATE TABLE {target} (n int, celsius double precision)")
+    frame = rows(spark, (1, "warm"), schema="n bigint, celsius string")
+    with pytest.raises(SinkDoesNotFit) as caught:
+        write(frame, target, connection, 0)
+    integer, double = {"postgres": ("int4", "float8"), "mariadb": ("INT", "DOUBLE")}[system]
+    told = f"column n is {integer}, given bigint; column celsius is {double}, given string"
+    assert told in str(caught.value)
+
+
+def test_texts_arrive_as_they_are(
+    spark: SparkSession, connection: Connection, target: str, ask: Ask
+) -> None:
+    texts = [
+        "",
+        "\\",
+        "\\N",
+        "\\.",
+        "a\tb\nc\r\nd",
+        "\\t\\\\n",
+        "'\",;{}",
+        "é 漢 🙂",
+        "x" * 100_000,
+    ]
+    given = [*enumerate(texts), (-1, None)]
+    write(rows(spark, *given, schema="n int, word string"), target, connection, 0)
+    assert sorted(ask(f"SELECT n, word FROM {target}")) == sorted(given)
+
+
+@pytest.mark.parametrize("system", ["postgres"], indirect=True)
+def test_numbers_and_bytes_arrive_as_they_are(
+    spark: SparkSession, connection: Connection, target: str, ask: Ask
+) -> None:
+    schema = "f float, d double, p decimal(20,10), b bigint, t tinyint, is_on boolean, raw binary"
+    narrow = struct.unpack("f", struct.pack("f", 0.1))[0]
+    given = [
+        (narrow, 0.1, Decimal("-0.0000000001"), -(2**63), -128, True, bytes(range(256))),
+        (float("inf"), float("-inf"), Decimal("9999999999.5"), 2**63 - 1, 127, False, b""),
+        (None,) * 7,
+    ]
+    ask(
+        f"CREATE TABLE {target} (f float8, d float8, p numeric, b bigint, t smallint, "
+        "is_on boolean, raw bytea)"
+    )
+    write(rows(spark, *given, schema=schema), target, connection, 0)
+    assert ask(f"SELECT * FROM {target} ORDER BY b NULLS LAST") == given
+    write(spark.sql("SELECT double('NaN') AS d"), target, connection, 1)
+    assert ask(f"SELECT count(*) FROM {target} WHERE d = 'NaN'") == [(1,)]
+
+
+@pytest.fixture
+def zone(spark: SparkSession) -> Iterator[str]:
+    """Spark's session in New York."""
+    name, before = "America/New_York", spark.conf.get("spark.sql.session.timeZone")
+    spark.conf.set("spark.sql.session.timeZone", name)
+    yield name
+    spark.conf.set("spark.sql.session.timeZone", str(before))
+
+
+@pytest.mark.parametrize("system", ["postgres"], indirect=True)
+def test_moments_are_the_same_in_every_zone(
+    spark: SparkSession, zone: str, connection: Connection, target: str, ask: Ask
+) -> None:
+    ask(f"CREATE TABLE {target} (at timestamptz, plain timestamp, wall timestamptz, day date)")
+    frame = spark.sql(
+        """SELECT timestamp_micros(1767225599000001) AS at, timestamp_micros(1) AS plain,
+           timestamp_ntz '2026-07-01 12:00:00.5' AS wall, date '1582-10-04' AS day
+           UNION ALL SELECT timestamp '+10000-01-01 00:00:00Z', NULL, NULL, date '+10000-01-01'"""
+    )
+    write(frame, target, connection, 0)
+    first, last = ask(
+        "SELECT (extract(epoch FROM at) * 1000000)::bigint, plain::text, wall, day::text "
+        f"FROM {target} ORDER BY at"
+    )
+    noon = datetime(2026, 7, 1, 12, 0, 0, 500_000, UTC)
+    assert first == (1767225599000001, "1970-01-01 00:00:00.000001", noon, "1582-10-04")
+    assert last == (253402300800000000, None, None, "10000-01-01")
+
+
+@pytest.mark.parametrize("system", ["postgres"], indirect=True)
+def test_a_text_goes_into_the_type_of_its_column(
+    spark: SparkSession, connection: Connection, target: str, ask: Ask
+) -> None:
+    ask(f"CREATE TYPE {target}_mood AS ENUM ('sad', 'glad')")
+    ask(f"CREATE TABLE {target} (id uuid, parts jsonb, mood {target}_mood, day date, every int[])")
+    values = (
+        "00000000-0000-0000-0000-000000000001",
+        '{"a": "x\\ty"}',
+        "glad",
+        "2026-01-02",
+        "{1,2}",
+    )
+    schema = "id string, parts string, mood string, day string, every string"
+    write(rows(spark, values, schema=schema), target, connection, 0)
+    found = ask(f"SELECT id::text, parts->>'a', mood::text, day::text, every FROM {target}")
+    assert found == [(values[0], "x\ty", "glad", "2026-01-02", [1, 2])]
+
+
+VALUES = {"postgres": ("uuid", "b" * 36), "mariadb": ("varchar(3)", "long")}
+GOOD = {"postgres": "00000000-0000-0000-0000-000000000001", "mariadb": "abc"}
+
+
+def test_a_wrong_value_is_named_and_nothing_of_its_batch_is_written(
+    spark: SparkSession, system: str, connection: Connection, target: str, ask: Ask
+) -> None:
+    kind, wrong = VALUES[system]
+    ask(f"CREATE TABLE {target} (id {kind})")
+    frame = rows(spark, (GOOD[system],), (wrong,), schema="id string").coalesce(1)
+    with pytest.raises(RowsRefused, match=r"column '?id") as caught:
+        write(frame, target, connection, 0)
+    assert connection.require("password") not in str(caught.value)
+    [(staged,)] = ask(f"SELECT table_name FROM information_schema.tables WHERE {STAGED}")
+    assert ask(f"SELECT count(*) FROM {staged}") == [(0,)]
+    write(frame.limit(1), target, connection, 0)
+    assert ask(f"SELECT count(*) FROM {target}") == [(1,)]
+
+
+def test_a_constraint_of_the_table_is_named(
+    spark: SparkSession, connection: Connection, target: str, ask: Ask
+) -> None:
+    ask(f"CREATE TABLE {target} (n int NOT NULL)")
+    with pytest.raises(RowsRefused, match="null"):
+        write(rows(spark, (None,), schema="n int"), target, connection, 0)
+    assert ask(f"SELECT count(*) FROM {target}") == [(0,)]
+
+
+def test_fewer_writers_lose_no_rows(
+    spark: SparkSession, system: str, connection: Connection, target: str, ask: Ask
+) -> None:
+    factory: Callable[..., Jdbc] = SINKS[system]
+    sink = factory(target, options={"numpartitions": 1})
+    request = WriteRequest("result", OutputMode.APPEND, (), connection, Path(), managed="")
+    sink.prepare(spark, "id bigint", request)
+    sink.write_increment(spark.range(0, 100, 1, 4).toDF("id"), request, query=target, batch=0)
+    assert ask(f"SELECT count(*) FROM {target}") == [(100,)]
+
+
+@pytest.mark.parametrize("system", ["postgres"], indirect=True)
+def test_a_connection_that_is_cut_during_the_load_is_tried_again(
+    spark: SparkSession, connection: Connection, target: str, ask: Ask, tmp_path: Path
+) -> None:
+    is_cut = tmp_path / "cut"
+
+    def held_up(batches: Iterator[Any]) -> Iterator[Any]:
+        for batch in batches:
+            yield batch
+            assert wait_until(is_cut.exists, timeout_s=300)
+
+    def cut() -> None:
+        backend = "FROM pg_stat_activity WHERE query LIKE 'COPY %' AND state = 'active'"
+        assert wait_until(lambda: bool(ask(f"SELECT pid {backend}")), timeout_s=300)
+        ask(f"SELECT pg_terminate_backend(pid, 60000) {backend}")
+        is_cut.touch()
+
+    frame = spark.range(0, 50_000, 1, 1).mapInArrow(held_up, "id bigint")
+    cutter = threading.Thread(target=cut)
+    cutter.start()
+    write(frame, target, connection, 0)
+    cutter.join()
+    assert is_cut.exists()
+    assert ask(f"SELECT count(*), count(DISTINCT id) FROM {target}") == [(50_000, 50_000)]
+
+
+@pytest.mark.parametrize("system", ["postgres"], indirect=True)
+def test_no_plan_and_no_job_shows_the_password(
+    spark: SparkSession, connection: Connection, target: str
+) -> None:
+    write(rows(spark, (1,), schema="n int"), target, connection, 0)
+    context: Any = spark.sparkContext._jsc
+    store: Any = spark._jsparkSession.sharedState().statusStore()  # type: ignore[attr-defined]
+    executions = store.executionsList()
+    run = next(
+        found
+        for found in map(executions.apply, reversed(range(executions.size())))
+        if "headwater_attempt" in found.physicalPlanDescription()
+    )
+    jobs = context.sc().statusStore().jobsList(None)
+    texts = [run.physicalPlanDescription(), run.description(), run.details()]
+    texts += [run.modifiedConfigs().toString()]
+    texts += [f"{job.name()} {job.description()}" for job in map(jobs.apply, range(jobs.size()))]
+    assert not [text for text in texts if connection.require("password") in text]
 
 
 def test_a_wrong_password_is_told_at_once_and_never_shown(

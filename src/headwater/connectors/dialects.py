@@ -6,14 +6,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
+from headwater.connectors.copies import copy_rows
 from headwater.connectors.upserts import is_not_older
 from headwater.errors import InvalidConnector
-from headwater.ledger.databases import split_name
+from headwater.ledger.databases import Database, split_name
 
 if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
     from pyspark.sql.types import DataType
 
 STAGED_ATTEMPT = "headwater_attempt"
+_INTEGERS = ("tinyint", "smallint", "int", "bigint")
+_DIGITS = {"smallint": 4, "int": 9, "bigint": 18}
+_NUMBERS = frozenset({*_INTEGERS, "decimal", "float", "double"})
+_MOMENTS = frozenset({"string", "date", "timestamp", "timestamp_ntz"})
+_KINDS = _NUMBERS | _MOMENTS | {"boolean", "binary", "structure"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +47,8 @@ class Dialect:
     """Options of every connection."""
     fast_inserts: ClassVar[dict[str, str]] = {}
     """Options with which the driver sends many rows at once."""
+    holds: ClassVar[dict[str, frozenset[str]]] = {}
+    """What columns of a type can hold; those of other types take what comes."""
 
     def name(self, table: str) -> str:
         """A table's name, with its schema where it has one."""
@@ -62,12 +71,27 @@ class Dialect:
             return self.key_text if is_key else self.types["string"]
         return self.types.get(kind.simpleString(), self.json)
 
+    def can_hold(self, column: str, kind: DataType) -> bool:
+        """Whether a column of this type of the database can hold all values of a type.
+
+        Numbers that are rounded and moments that are cut to days are the table owner's choice.
+        """
+        # MariaDB's names go on with "unsigned" and the like.
+        held = self.holds.get(column.lower().partition(" ")[0], _KINDS)
+        name = _kind_name(kind)
+        return name in held or name not in _KINDS
+
     def create_staging(self, staging: str, target: str, columns: Sequence[str]) -> list[str]:
         listed = ", ".join(map(self.column, columns))
         return [
             f"CREATE TABLE {staging} AS SELECT {listed} FROM {target} WHERE 1 = 0",
             f"ALTER TABLE {staging} ADD COLUMN {self.column(STAGED_ATTEMPT)} varchar(100)",
         ]
+
+    def load(self, rows: DataFrame, database: Database, staging: str) -> None:
+        """Puts rows into a staging table, each task in a transaction of its own."""
+        options = {**self.fast_inserts, **database.options, "dbtable": staging}
+        rows.write.format("jdbc").options(**options).mode("append").save()
 
     def insert(self, target: str, columns: Sequence[str], rows: str) -> str:
         listed = ", ".join(map(self.column, columns))
@@ -97,17 +121,26 @@ class PostgresDialect(Dialect):
         "timestamp": "timestamptz",
         "binary": "bytea",
     }
-    # A text goes into whatever type the column has: uuid, jsonb, an enumeration.
-    fast_inserts: ClassVar[dict[str, str]] = {
-        "reWriteBatchedInserts": "true",
-        "stringtype": "unspecified",
-        "batchsize": "10000",
+    holds: ClassVar[dict[str, frozenset[str]]] = {
+        **dict.fromkeys(("int2", "smallserial"), frozenset(_INTEGERS[:2])),
+        **dict.fromkeys(("int4", "serial"), frozenset(_INTEGERS[:3])),
+        **dict.fromkeys(("int8", "bigserial"), frozenset(_INTEGERS)),
+        **dict.fromkeys(("float4", "float8", "numeric"), _NUMBERS),
+        "bool": frozenset({"boolean"}),
+        **dict.fromkeys(("date", "timestamp", "timestamptz"), _MOMENTS),
+        "bytea": frozenset({"string", "binary"}),
+        **dict.fromkeys(("json", "jsonb"), _NUMBERS | {"string", "boolean", "structure"}),
+        "uuid": frozenset({"string"}),
     }
 
     def create_staging(self, staging: str, target: str, columns: Sequence[str]) -> list[str]:
         # What is staged is never needed after a crash of the database.
         first, *rest = Dialect.create_staging(self, staging, target, columns)
         return [first.replace("CREATE TABLE", "CREATE UNLOGGED TABLE", 1), *rest]
+
+    def load(self, rows: DataFrame, database: Database, staging: str) -> None:
+        listed = ", ".join(map(self.column, rows.columns))
+        copy_rows(rows, database, f"COPY {staging} ({listed}) FROM STDIN (ENCODING 'UTF8')")
 
     def upsert(
         self,
@@ -143,6 +176,15 @@ class MariaDialect(Dialect):
         "timestamp_ntz": "datetime(6)",
         "binary": "longblob",
     }
+    # Its boolean is a small integer.
+    holds: ClassVar[dict[str, frozenset[str]]] = {
+        **dict.fromkeys(("boolean", "tinyint"), frozenset({"boolean", *_INTEGERS[:1]})),
+        **dict.fromkeys(("smallint", "mediumint"), frozenset({"boolean", *_INTEGERS[:2]})),
+        "int": frozenset({"boolean", *_INTEGERS[:3]}),
+        "bigint": frozenset({"boolean", *_INTEGERS}),
+        **dict.fromkeys(("float", "double", "decimal"), _NUMBERS | {"boolean"}),
+        **dict.fromkeys(("date", "datetime", "timestamp"), _MOMENTS),
+    }
     # Spark does not know MariaDB and writes names in double quotes, which MariaDB would take for
     # texts. A value that does not fit is refused, not cut. A moment is kept in UTC.
     session: ClassVar[dict[str, str]] = {
@@ -177,6 +219,21 @@ class MariaDialect(Dialect):
             for name in [*(name for name in others if name not in order), *order]
         )
         return f"{self.insert(target, columns, rows)} ON DUPLICATE KEY UPDATE {new}"
+
+
+def _kind_name(kind: DataType) -> str:
+    """Spark's name of a type, without its parameters; of a decimal without fraction that of the
+    integer that holds it."""
+    from pyspark.sql import types as T
+
+    if isinstance(kind, T.DecimalType):
+        fits = [name for name, digits in _DIGITS.items() if kind.precision <= digits]
+        return fits[0] if fits and kind.scale == 0 else "decimal"
+    if isinstance(kind, T.StringType):
+        return "string"
+    if isinstance(kind, T.StructType | T.ArrayType | T.MapType):
+        return "structure"
+    return str(kind.simpleString())
 
 
 def dialect_of(url: str) -> Dialect:

@@ -1,8 +1,8 @@
 """Databases behind JDBC: PostgreSQL, MariaDB, and any other with a driver.
 
-Writing: executors load a batch into a staging table, each task in a transaction of its own; then
-one transaction in the driver moves the rows of the attempts that count into the table and advances
-the ledger (`headwater.ledger.databases`).
+Writing: executors load a batch into a staging table, each task in a transaction of its own (COPY in
+PostgreSQL, inserts elsewhere); then one transaction in the driver moves the rows of the attempts
+that count into the table and advances the ledger (`headwater.ledger.databases`).
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
@@ -36,17 +36,19 @@ from headwater.errors import (
     InvalidConnector,
     KeyNotUnique,
     NotReadable,
+    RowsRefused,
     SinkDoesNotFit,
 )
 from headwater.jvm.telling import Attempts
 from headwater.ledger.databases import (
     LEDGER,
+    Column,
     Database,
     DatabaseLedger,
     Session,
     SqlFailed,
+    refusal,
     split_name,
-    sql_state,
 )
 from headwater.local.jars import JarSet
 
@@ -62,10 +64,12 @@ _MARIA_DRIVER = "org.mariadb.jdbc.Driver"
 _GONE = re.compile(r"^(08|57P0|53300)")
 _GONE_WORDS = re.compile(
     r"connection (refused|has been closed|reset|to \S+ refused)|terminating connection"
-    r"|I/O error|the database system is (starting up|shutting down)|broken pipe",
+    r"|I/O error|the database system is (starting up|shutting down)|broken pipe"
+    r"|database connection failed",
     re.I,
 )
 _LOGIN = re.compile(r"^(28|3D)")
+_VALUES = re.compile(r"^2[23]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +160,7 @@ class Jdbc(Connector):
         try:
             writer.prepare(frame.schema)
             writer.replace(frame)
-        except SqlFailed as failure:
+        except Exception as failure:
             raise self._explained(failure, request) from failure
 
     def place(self, base: Path, connection: str) -> str | None:
@@ -185,15 +189,17 @@ class Jdbc(Connector):
         return _Writer(database, dialect_of(address["url"]), self.table, request)
 
     def _explained(self, failure: Exception, request: WriteRequest) -> Exception:
-        state = sql_state(failure)
-        connection = request.connection
-        if connection is None or state is None:
+        refused, connection = refusal(failure), request.connection
+        if connection is None or refused is None:
             return failure
-        message = str(failure) if isinstance(failure, SqlFailed) else state
-        if _LOGIN.match(state):
-            return DatabaseRefused(request.table, connection.name, message, connection.origin)
-        if _GONE.match(state):
-            return DatabaseUnreachable(request.table, connection.name, message, connection.origin)
+        if _LOGIN.match(refused.state):
+            return DatabaseRefused(request.table, connection.name, str(refused), connection.origin)
+        if _GONE.match(refused.state):
+            return DatabaseUnreachable(
+                request.table, connection.name, str(refused), connection.origin
+            )
+        if _VALUES.match(refused.state):
+            return RowsRefused(request.table, self.table, str(refused))
         return failure
 
 
@@ -212,7 +218,7 @@ class _Writer:
             if found is None:
                 session.execute(self._create(schema))
                 return
-            self._check(session, {column.name: column.is_required for column in found}, schema)
+            self._check(session, found, schema)
 
     def write(self, frame: DataFrame, query: str, batch: int) -> None:
         ledger = self._ledger(query)
@@ -258,10 +264,12 @@ class _Writer:
         """Loads the rows beside the table; the attempts whose rows count."""
         for statement in self.dialect.create_staging(staging, self._target, frame.columns):
             session.execute(statement)
+        # Spark's writer would do this later, and merge tasks behind the labels of their attempts.
+        if tasks := self.database.most_tasks():
+            frame = frame.coalesce(tasks)
         attempts = Attempts(frame.sparkSession, uuid.uuid4().hex[:12])
         rows = attempts.labelled(_plain(frame), STAGED_ATTEMPT)
-        options = {**self.dialect.fast_inserts, **self.database.options, "dbtable": staging}
-        rows.write.format("jdbc").options(**options).mode("append").save()
+        self.dialect.load(rows, self.database, staging)
         return attempts.successful()
 
     def _merge(
@@ -323,14 +331,21 @@ class _Writer:
             columns.append(f"PRIMARY KEY ({', '.join(map(self.dialect.column, names))})")
         return f"CREATE TABLE {self._target} ({', '.join(columns)})"
 
-    def _check(self, session: Session, found: Mapping[str, bool], schema: StructType) -> None:
+    def _check(self, session: Session, columns: Sequence[Column], schema: StructType) -> None:
         """Raises SinkDoesNotFit."""
-        names = [column.name for column in schema]
-        missing = [name for name in names if name not in found]
-        unfilled = [name for name, is_required in found.items() if is_required]
-        unfilled = [name for name in unfilled if name not in names]
+        found = {column.name: column for column in columns}
+        missing = [given.name for given in schema if given.name not in found]
+        unfilled = [column.name for column in columns if column.is_required]
+        unfilled = [name for name in unfilled if name not in schema.fieldNames()]
         if missing or unfilled:
             raise SinkDoesNotFit(self.request.table, self.table, missing=missing, unfilled=unfilled)
+        mistyped = [
+            (given.name, found[given.name].kind, given.dataType.simpleString())
+            for given in schema
+            if not self.dialect.can_hold(found[given.name].kind, given.dataType)
+        ]
+        if mistyped:
+            raise SinkDoesNotFit(self.request.table, self.table, mistyped=mistyped)
         if self.request.mode is OutputMode.UPDATE:
             key = frozenset(self.request.key)
             if key not in session.unique_keys(self.table):
@@ -356,10 +371,10 @@ def _plain(frame: DataFrame) -> DataFrame:
 
 def _is_gone(failure: Exception) -> bool:
     """Whether the database was not there, so that it is worth asking again."""
-    state = sql_state(failure)
-    if state is not None:
-        return bool(_GONE.match(state))
-    # What fails inside a task comes as text.
+    refused = refusal(failure)
+    if refused is not None and refused.state:
+        return bool(_GONE.match(refused.state))
+    # What failed inside a task may come as text.
     return bool(_GONE_WORDS.search(str(failure)))
 
 

@@ -247,6 +247,20 @@ class DatabaseRefused(EnvironmentProblem):
         )
 
 
+class RowsRefused(QueryError):
+    """A value that a column of a database does not take, or a row that breaks a constraint."""
+
+    code = "ROWS_REFUSED"
+
+    def __init__(self, table: str, target: str, reason: str) -> None:
+        super().__init__(
+            f"table {table!r}: the database refuses rows for {target}",
+            found=reason,
+            remedy="correct the value in the function, or the column in the database",
+            data="nothing of the batch was written; it comes again at the next start",
+        )
+
+
 class SinkDoesNotFit(EnvironmentProblem):
     """A table of a database that a result table cannot be written to."""
 
@@ -260,9 +274,14 @@ class SinkDoesNotFit(EnvironmentProblem):
         missing: Iterable[str] = (),
         unfilled: Iterable[str] = (),
         key: Iterable[str] = (),
+        mistyped: Iterable[tuple[str, str, str]] = (),
     ) -> None:
+        """`mistyped` are columns with the type in the database and the one that is given."""
         missing, unfilled, key = list(missing), list(unfilled), list(key)
-        if key:
+        if wrong := [f"column {name} is {has}, given {kind}" for name, has, kind in mistyped]:
+            found = "; ".join(wrong)
+            remedy = "change the type in the database, or cast the column in the function"
+        elif key:
             found = f"no unique key on ({', '.join(key)})"
             remedy = f"ALTER TABLE {target} ADD PRIMARY KEY ({', '.join(key)})"
         elif missing:

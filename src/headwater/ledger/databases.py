@@ -47,16 +47,23 @@ class Database:
             with contextlib.suppress(Exception):
                 connection.close()
 
-    def _connect(self) -> Any:
+    def java_options(self) -> Any:
         given = java_class(self.spark, "java.util.HashMap")()
         # Spark's options name a table, also where only a connection is wanted.
         for name, value in {"dbtable": LEDGER, **self.options}.items():
             given.put(name, value)
         maps = java_class(self.spark, "org.apache.spark.api.python.PythonUtils")
-        options = java_class(self.spark, _JDBC)(maps.toScalaMap(given))
+        return java_class(self.spark, _JDBC)(maps.toScalaMap(given))
+
+    def most_tasks(self) -> int | None:
+        """How many tasks may write at once, where Spark's option `numPartitions` says so."""
+        most = self.java_options().numPartitions()
+        return int(most.get()) if most.isDefined() else None
+
+    def _connect(self) -> Any:
         dialects = java_class(self.spark, "org.apache.spark.sql.jdbc.JdbcDialects")
         dialect = dialects.get(self.options["url"])
-        return dialect.createConnectionFactory(options).apply(-1)
+        return dialect.createConnectionFactory(self.java_options()).apply(-1)
 
 
 class Session:
@@ -109,7 +116,8 @@ class Session:
                 is_required = found.getString("IS_NULLABLE") == "NO" and not (
                     found.getString("COLUMN_DEF") or found.getString("IS_AUTOINCREMENT") == "YES"
                 )
-                columns.append(Column(found.getString("COLUMN_NAME"), is_required))
+                name, kind = found.getString("COLUMN_NAME"), found.getString("TYPE_NAME")
+                columns.append(Column(str(name), str(kind), is_required))
             return columns or None
 
     def tables(self, beside: str, prefix: str) -> list[str]:
@@ -161,6 +169,8 @@ class Column:
     """A column of a table; `is_required` where an insert has to give it."""
 
     name: str
+    kind: str
+    """Its type, as the database names it."""
     is_required: bool
 
 
@@ -207,16 +217,24 @@ def split_name(table: str) -> tuple[str | None, str]:
     return schema or None, name
 
 
-def sql_state(problem: BaseException) -> str | None:
-    """The code of what a database refused; None where it was something else."""
+def refusal(problem: BaseException) -> SqlFailed | None:
+    """What a database refused, here or inside a task; None where it was something else."""
     if isinstance(problem, SqlFailed):
-        return problem.state
+        return problem
     cause = getattr(problem, "java_exception", None)
     while cause is not None:
-        if hasattr(cause, "getSQLState") and "SQL" in str(cause.getClass().getName()):
-            return str(cause.getSQLState())
+        if _is_of_sql(cause):
+            message = " ".join(str(cause.getMessage()).split())
+            return SqlFailed(message, str(cause.getSQLState() or ""))
         cause = cause.getCause()
     return None
+
+
+def _is_of_sql(throwable: Any) -> bool:
+    from py4j.java_gateway import JavaClass
+
+    classes = JavaClass("java.lang.Class", throwable._gateway_client)
+    return bool(classes.forName("java.sql.SQLException").isInstance(throwable))
 
 
 def _pattern(name: str) -> str:
@@ -231,8 +249,7 @@ def _sql_errors() -> Iterator[None]:
     try:
         yield
     except Py4JJavaError as failure:
-        state = sql_state(failure)
-        if state is None:
+        refused = refusal(failure)
+        if refused is None:
             raise
-        message = str(failure.java_exception.getMessage()).strip().split("\n")[0]
-        raise SqlFailed(message, state) from failure
+        raise refused from failure

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from headwater.errors import SessionLacksJars
 from headwater.events import Report, silent, step
 from headwater.jvm.call_sites import note_only_users_lines
-from headwater.jvm.jar import LABEL, LAGS, LOCAL_FILES, headwater_jar
+from headwater.jvm.jar import COPY, LABEL, LAGS, LOCAL_FILES, headwater_jar
 from headwater.local.jars import JarSet, jar_paths
 from headwater.local.java import find_java
 from headwater.local.ports import HOST
@@ -289,7 +289,7 @@ _CLASS_OF = {
 }
 
 
-def _require_connectors(session: SparkSession, needed: Iterable[JarSet]) -> None:
+def _require_connectors(session: SparkSession, needed: Collection[JarSet]) -> None:
     """A session that somebody else started may lack what the connectors need."""
     jvm: Any = session._jvm
     loader = jvm.org.apache.spark.util.Utils.getContextOrSparkClassLoader()
@@ -302,8 +302,8 @@ def _require_connectors(session: SparkSession, needed: Iterable[JarSet]) -> None
 
     for jars in sorted(needed, key=lambda jars: jars.value):
         require(_CLASS_OF[jars], jars.value, partial(jar_paths, [jars]))
-    ours = [LAGS, LABEL] if JarSet.KAFKA in set(needed) else [LAGS]
-    for name in ours:
+    ours = {LAGS: True, LABEL: JarSet.KAFKA in needed, COPY: JarSet.POSTGRES in needed}
+    for name in [name for name, is_used in ours.items() if is_used]:
         require(name, "headwater", lambda: [headwater_jar()])
 
 
