@@ -1,6 +1,6 @@
 """The classes of our own in the JVM: local files without a process for each of them, the lags of
-rows as they pass, what tasks tell their driver, appends to Delta that are known to be new, and the
-header by which records of Kafka are known again.
+rows as they pass, what tasks tell their driver, appends to Delta that are known to be new, the
+header by which records of Kafka are known again, and models that change from batch to batch.
 
 The jar beside this file is made from `java/` by `python tools/build_jar.py`.
 """
@@ -19,6 +19,7 @@ LAGS = "io.headwater.Lags"
 TOLD = "io.headwater.Told"
 APPEND = "io.headwater.Append"
 LABEL = "io.headwater.Label"
+SCORER = "io.headwater.Scorer"
 
 
 def headwater_jar() -> Path:
