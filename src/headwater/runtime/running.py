@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from headwater.definitions import View
 from headwater.errors import HeadwaterError, LeaseLost
-from headwater.events import QueryFailed, QueryRestarting, Report, both
+from headwater.events import Event, QueryFailed, QueryRestarting, Report, both
 from headwater.graph import Graph
 from headwater.runtime.about import write_about
 from headwater.runtime.claims import Claim
@@ -92,6 +92,10 @@ class RunningPipeline(RunningQueries):
             self.stop()
             raise
         return self
+
+    def tell(self, event: Event) -> None:
+        """Says something about this run to whoever hears its events, and to its history."""
+        self._report(event)
 
     def stop(self, *, deadline_s: float | None = None, drains: bool = False) -> bool:
         self._timers.close()
