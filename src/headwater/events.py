@@ -171,6 +171,17 @@ class ModelRefused(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class AdviceGiven(Event):
+    """The doctor found something in a run that goes on; told once per rule and table."""
+
+    rule: str
+    table: str
+    finding: str
+    gain: str
+    setting: str
+
+
+@dataclass(frozen=True, slots=True)
 class QueryStopped(Event):
     table: str
     last_batch: int | None

@@ -155,6 +155,16 @@ class Settings:
             return Connection(name, running, f"headwater services up {name}")
         raise ConnectionMissing(name, profile=self.profile)
 
+    def without_secrets(self, text: str) -> str:
+        """What another system said, without the secrets of the connections."""
+        here = {name: services.connection(self.local_folder, name) for name in services.SERVICES}
+        for options in (*self.connections.values(), *here.values()):
+            for value in (options or {}).values():
+                secret = _known_secret(value)
+                if secret:
+                    text = text.replace(secret, "(not shown)")
+        return text
+
 
 _PER_PROFILE = (
     "master",
@@ -345,6 +355,16 @@ def _typed(key: str, value: Any, origin: str) -> Any:
         expected = "a whole number, zero or more" if least == 0 else "a whole number above zero"
         raise InvalidSetting(key, value, expected, origin)
     return number
+
+
+def _known_secret(value: str) -> str | None:
+    """What a reference leads to; None where it leads nowhere, or the value is no reference."""
+    if not value.startswith(_REFERENCES):
+        return None
+    try:
+        return _revealed(value, "", "")
+    except (SecretMissing, OSError):
+        return None
 
 
 def _revealed(value: str, connection: str, option: str) -> str:

@@ -139,3 +139,13 @@ def test_a_secret_file_is_found_from_the_projects_folder(tmp_path: Path) -> None
 def test_a_local_master_says_how_many_cores_it_has() -> None:
     assert Settings(folder=Path(), master="local[3]").cores == 3
     assert Settings(folder=Path(), master="local").cores == 1
+
+
+def test_what_another_system_says_is_shown_without_secrets(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SHOP_PASSWORD", "open sesame")
+    options = {"url": "jdbc:shop", "password": "env:SHOP_PASSWORD", "other": "env:NOT_THERE"}
+    settings = Settings(tmp_path, connections={"shop": options})
+    said = settings.without_secrets("jdbc:shop refused 'open sesame'")
+    assert said == "jdbc:shop refused '(not shown)'"

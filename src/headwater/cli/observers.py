@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, redirect_stdout
 from dataclasses import replace
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from headwater.events import Event
@@ -41,11 +42,14 @@ class Observers:
     def watch(self, spark: SparkSession, plan: Plan, endpoint: str | None) -> None:
         """Called with the session before the queries start."""
         from headwater.observe.dropwizard import ENABLED, spark_samples
+        from headwater.observe.versions import model_samples
         from headwater.runtime.connect import ConnectViews
 
         if self.metrics is not None:
             spark.conf.set(ENABLED, "true")
-            self.metrics.more = spark_samples(spark, [spec.name for spec in plan.queries])
+            of_spark = spark_samples(spark, [spec.name for spec in plan.queries])
+            of_models = model_samples(spark, plan.graph.definitions, plan.settings)
+            self.metrics.more = lambda: chain(of_spark(), of_models())
         if endpoint is not None:
             self._views = ConnectViews(spark, plan.graph, plan.settings)
             self._views.start()

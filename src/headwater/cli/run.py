@@ -173,6 +173,7 @@ def _stream(application: Application, args: argparse.Namespace) -> int:
     from headwater.cli.supervise import heed_supervisor
     from headwater.cli.views import view_for
     from headwater.events import both, step
+    from headwater.observe.doctor.advising import advising
 
     application, endpoint = attachable(application, args.connect)
     pipeline = application.pipeline
@@ -201,7 +202,8 @@ def _stream(application: Application, args: argparse.Namespace) -> int:
             watching.watch(spark, plan, endpoint)
             report = both(driver.report, watching.report)
             started = pipeline.start(plan=plan, report=report, app=application.name, claim=claim)
-            return conclude(started, driver, application, for_s=args.for_s, drains=args.drain)
+            with advising(application.settings.local_folder, pipeline.name, started.tell):
+                return conclude(started, driver, application, for_s=args.for_s, drains=args.drain)
         finally:
             if claim is not None:
                 claim.let_go()

@@ -80,6 +80,7 @@ def _answered(application: Application, question: str, args: argparse.Namespace)
     import sys
 
     from headwater.cli.printing import step_printer
+    from headwater.definitions import View
     from headwater.observe.answers import FORMATS
     from headwater.observe.datasets import table_data
     from headwater.observe.live_sql import answer
@@ -88,8 +89,10 @@ def _answered(application: Application, question: str, args: argparse.Namespace)
     definitions, settings = application.pipeline.definitions(), application.settings
     found = answer(
         question,
-        lambda name: table_data(definitions, settings, name, report=step_printer()),
-        table_names(definitions, settings),
+        lambda name: table_data(
+            definitions, settings, name, timeout_s=args.timeout, report=step_printer()
+        ),
+        [*table_names(definitions, settings), *definitions.of(View)],
         rows=args.rows,
         timeout_s=args.timeout,
     )

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from headwater.errors.base import (
     DefinitionError,
     Location,
+    UsageError,
     listed,
     nearest,
 )
@@ -86,6 +87,22 @@ class InvalidModel(DefinitionError):
     ) -> None:
         super().__init__(
             f"model {model!r} cannot be trained", where=where, found=problem, remedy=remedy
+        )
+
+
+class ModelDoesNotFit(UsageError):
+    """A version of a model that cannot score the rows it is given."""
+
+    code = "MODEL_DOES_NOT_FIT"
+
+    def __init__(self, what: str, problem: str) -> None:
+        super().__init__(
+            f"{what} cannot score these rows",
+            found=problem,
+            expected="a model of Spark ML that gives the columns of `adds`, as the function got it",
+            remedy="correct the function or `adds`, or go back to the version before",
+            data="no batch was written with it",
+            next_command="headwater model rollback MODEL",
         )
 
 

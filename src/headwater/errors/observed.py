@@ -81,6 +81,20 @@ class TooManyRows(QueryError):
         )
 
 
+class RowsUnreadable(QueryError):
+    """The system that holds a table's rows, or a source of a view, did not give them."""
+
+    code = "ROWS_UNREADABLE"
+
+    def __init__(self, name: str, problem: str) -> None:
+        super().__init__(
+            f"the rows of {name!r} cannot be read now",
+            found=problem,
+            remedy="see whether the system that holds them answers, and ask again",
+            data="nothing was written; the pipeline was not touched",
+        )
+
+
 class NotStored(UsageError):
     """A source, lookup or model was asked for its rows."""
 

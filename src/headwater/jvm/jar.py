@@ -1,6 +1,7 @@
 """The classes of our own in the JVM: local files without a process for each of them, the lags of
 rows as they pass, what tasks tell their driver, appends to Delta that are known to be new, the
-header by which records of Kafka are known again, and PostgreSQL's COPY.
+header by which records of Kafka are known again, PostgreSQL's COPY, and models that change from
+batch to batch.
 
 The jar beside this file is made from `java/` by `python tools/build_jar.py`.
 """
@@ -20,6 +21,7 @@ TOLD = "io.headwater.Told"
 APPEND = "io.headwater.Append"
 LABEL = "io.headwater.Label"
 COPY = "io.headwater.Copy"
+SCORER = "io.headwater.Scorer"
 
 
 def headwater_jar() -> Path:

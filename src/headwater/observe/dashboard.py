@@ -39,6 +39,9 @@ def dashboard() -> str:
             [(_rate(metrics.REJECTED)[0], "{{table}} {{source}}")],
         ),
         ("Restarts and failures", "short", [_rise(metrics.RESTARTS), _rise(metrics.FAILURES)]),
+        ("Version of a model in use", "short", [_model(metrics.MODEL_VERSION)]),
+        ("Score of the version in use", "short", [_model(metrics.MODEL_SCORE)]),
+        ("Age of the version in use", "s", [_age(metrics.MODEL_PUBLISHED)]),
     ]
     panels = [_running(), *(_panel(n, *row) for n, row in enumerate(rows))]
     return json.dumps(
@@ -76,6 +79,15 @@ def _value(family: metrics.Family) -> tuple[str, str]:
     return f"{family.name}{_CHOSEN}", _BY_TABLE
 
 
+def _model(family: metrics.Family) -> tuple[str, str]:
+    return f'{family.name}{{pipeline=~"$pipeline"}}', "{{model}}"
+
+
+def _age(family: metrics.Family) -> tuple[str, str]:
+    since, legend = _model(family)
+    return f"time() - {since}", legend
+
+
 def _quantiles(family: metrics.Family) -> list[tuple[str, str]]:
     inner = f"sum by (le, table) (rate({family.name}_bucket{_CHOSEN}[$__rate_interval]))"
     return [
@@ -108,12 +120,14 @@ def _running() -> dict[str, Any]:
 
 def _panel(number: int, title: str, unit: str, queries: list[tuple[str, str]]) -> dict[str, Any]:
     x, y = number % 2 * _WIDTH, 4 + number // 2 * _HEIGHT
+    # Alone among them, the score of a model may be negative.
+    lowest = {} if title.startswith("Score") else {"min": 0}
     return {
         "id": number + 1,
         "type": "timeseries",
         "title": title,
         "datasource": _source(),
-        "fieldConfig": {"defaults": {"unit": unit, "min": 0}, "overrides": []},
+        "fieldConfig": {"defaults": {"unit": unit, **lowest}, "overrides": []},
         "gridPos": {"x": x, "y": y, "w": _WIDTH, "h": _HEIGHT},
         "targets": _targets(queries),
     }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from headwater.connectors.manifest import committed_files
 from headwater.definitions import Definitions, Trigger, View
@@ -15,6 +15,8 @@ from headwater.errors import (
     NotStored,
     PipelineUnreachable,
     RowsNotKept,
+    RowsUnreadable,
+    SqlTimeout,
     TooManyRows,
     UnknownTable,
 )
@@ -23,29 +25,40 @@ from headwater.observe.rows import read_file
 from headwater.observe.tables import running, table_names
 from headwater.runtime import control
 from headwater.runtime.about import place_of
+from headwater.runtime.copying import copied
 from headwater.runtime.ownership import RunRecord
 from headwater.runtime.storage import Storage
 from headwater.settings import Settings
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
 
 MOST_ROWS = 100_000
 """What is not on this machine's disk is copied, so many rows at most."""
 
 
+DEFAULT_TIMEOUT_S = 30.0
+
+
 def table_data(
-    definitions: Definitions, settings: Settings, name: str, *, report: Report = silent
+    definitions: Definitions,
+    settings: Settings,
+    name: str,
+    *,
+    timeout_s: float = DEFAULT_TIMEOUT_S,
+    report: Report = silent,
 ) -> Any:
     """A table as an Arrow table or data set; a view as its sources give it now.
 
-    Raises UnknownTable, NotStored, NothingWritten, NotRunning, TooManyRows and what the sink's or
-    the sources' reader raises.
+    What takes Spark is read by the running pipeline, else by a session of this process. Raises
+    UnknownTable, NotStored, NothingWritten, NotRunning, RowsNotKept, RowsUnreadable, SqlTimeout and
+    TooManyRows.
     """
     known = definitions.by_name.get(name)
     table = definitions.tables.get(name)
+    run = running(settings, definitions.pipeline)
+    record = run.record if run else None
     if isinstance(known, View):
-        return _computed(definitions, settings, name, report)
+        if record is not None:
+            return data_of_process(record, name, timeout_s=timeout_s)
+        return _computed(definitions, settings, name, timeout_s, report)
     if known is not None and table is None:
         kind = type(known).__name__.lower()
         raise NotStored(name, kind, table_names(definitions, settings))
@@ -56,9 +69,8 @@ def table_data(
     place = place_of(name, sink, settings, storage)
     if place["kind"] in ("delta", "files"):
         return data_at(place, name)
-    if place["kind"] == "memory":
-        found = running(settings, definitions.pipeline)
-        return data_of_process(found.record if found else None, name)
+    if place["kind"] == "memory" or (place["kind"] == "spark" and record is not None):
+        return data_of_process(record, name, timeout_s=timeout_s)
     assert table is not None
     assert sink is not None
     if place["kind"] == "none":
@@ -68,21 +80,35 @@ def table_data(
 
     spark = open_session(settings, sink.jars, report=report)
     request = read_request(table, sink, settings, storage, Trigger.default())
-    return _copied(sink.read_batch(spark, request), name)
+    found = copied(
+        spark,
+        lambda: sink.read_batch(spark, request),
+        name,
+        settings,
+        rows=MOST_ROWS + 1,
+        timeout_s=timeout_s,
+    )
+    return _whole(found, name)
 
 
-def _computed(definitions: Definitions, settings: Settings, view: str, report: Report) -> Any:
+def _computed(
+    definitions: Definitions, settings: Settings, view: str, timeout_s: float, report: Report
+) -> Any:
     from headwater.planning import make_plan
     from headwater.runtime.batch import frames_for
 
     plan = make_plan(definitions, settings, for_batch=True, report=report)
     sinks = {query.name: query.sink for query in plan.queries}
     frames = frames_for(plan.spark, plan.graph, settings, sinks)
-    return _copied(frames.batch()[view], view)
-
-
-def _copied(frame: DataFrame, name: str) -> Any:
-    return _whole(frame.limit(MOST_ROWS + 1).toArrow(), name)
+    found = copied(
+        plan.spark,
+        lambda: frames.view(view),
+        view,
+        settings,
+        rows=MOST_ROWS + 1,
+        timeout_s=timeout_s,
+    )
+    return _whole(found, view)
 
 
 def _whole(rows: Any, name: str) -> Any:
@@ -119,13 +145,27 @@ def _delta(path: str, name: str) -> Any:
         raise NothingWritten(name) from None
 
 
-def data_of_process(record: RunRecord | None, name: str) -> Any:
-    """The rows of a table that lives in the memory of a running pipeline."""
+def data_of_process(
+    record: RunRecord | None,
+    name: str,
+    *,
+    timeout_s: float = DEFAULT_TIMEOUT_S,
+    rows: int | None = None,
+) -> Any:
+    """What a running pipeline reads of a table or view: all of it, or so many rows."""
     import pyarrow
 
     if record is None:
         raise NotRunning(f"table {name!r} lives in the memory of a running pipeline")
-    answer = control.ask(record, "arrow", table=name, rows=MOST_ROWS + 1)
-    if "error" in answer:
-        raise PipelineUnreachable(record.pipeline, record.pid, str(answer["error"]))
-    return _whole(pyarrow.ipc.open_stream(base64.b64decode(answer["arrow"])).read_all(), name)
+    most = MOST_ROWS + 1 if rows is None else rows
+    answer = control.ask(record, "arrow", table=name, rows=most, timeout_s=timeout_s)
+    match answer.get("code"):
+        case None:
+            found = pyarrow.ipc.open_stream(base64.b64decode(answer["arrow"])).read_all()
+            return _whole(found, name)
+        case SqlTimeout.code:
+            raise SqlTimeout(timeout_s)
+        case "BAD_REQUEST":
+            raise PipelineUnreachable(record.pipeline, record.pid, str(answer["error"]))
+        case _:
+            raise RowsUnreadable(name, " ".join(str(answer["error"]).split()))

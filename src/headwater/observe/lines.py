@@ -9,6 +9,7 @@ import time
 from typing import IO
 
 from headwater.events import (
+    AdviceGiven,
     BatchCompleted,
     Event,
     GapsFound,
@@ -57,6 +58,7 @@ class LinePrinter:
                     | ModelTrained()
                     | ModelPublished()
                     | ModelRefused()
+                    | AdviceGiven()
                     | GapsFound()
                 ):
                     self._print(event_line(event))
@@ -166,6 +168,8 @@ def event_line(event: Event) -> str | None:
             return f"{lookup}: could not be read again, goes on as it was: {problem}"
         case ModelTrained() | ModelPublished() | ModelRefused():
             return model_line(event)
+        case AdviceGiven(table=table, finding=finding, setting=setting):
+            return f"{table}: {finding}; advice: {setting}"
         case GapsFound(source=source, table=table, gaps=gaps):
             return f"{source}: gone before {table} read it, see {source}__gaps: {'; '.join(gaps)}"
         case QueryStopped(table=table, last_batch=batch, was_forced=True):

@@ -13,6 +13,9 @@ from headwater.events import (
     BatchCompleted,
     Event,
     LateCaptured,
+    ModelPublished,
+    ModelRefused,
+    ModelTrained,
     PipelineStarted,
     QueryFailed,
     QueryRestarting,
@@ -99,6 +102,13 @@ WATERMARK_LAG = Family(
 )
 STATE_ROWS = Family("headwater_state_rows", "gauge", "Rows that the query keeps in state")
 STATE_BYTES = Family("headwater_state_bytes", "gauge", "Memory that the state uses")
+MODEL_VERSION = Family("headwater_model_version", "gauge", "The version in use; 0 for none")
+MODEL_SCORE = Family("headwater_model_score", "gauge", "What the version in use scored")
+MODEL_PUBLISHED = Family(
+    "headwater_model_published_timestamp_seconds", "gauge", "When the version in use was ready"
+)
+TRAININGS = Family("headwater_model_trainings_total", "counter", "Trainings, by what they led to")
+TRAINING_S = Family("headwater_model_training_seconds", "gauge", "Time of the last training")
 LAG = Family("headwater_kafka_lag_records", "gauge", "Records behind the newest, per partition")
 
 
@@ -136,6 +146,12 @@ class Metrics:
                     self._add(CAPTURED, rows, table=table)
                 case RejectedCaptured(source=source, table=table, rows=rows):
                     self._add(STORED, rows, table=table, source=source)
+                case ModelTrained(model=model, seconds=seconds):
+                    self._set(TRAINING_S, seconds, model=model)
+                case ModelPublished(model=model):
+                    self._add(TRAININGS, 1, model=model, outcome="published")
+                case ModelRefused(model=model):
+                    self._add(TRAININGS, 1, model=model, outcome="refused")
                 case BatchCompleted():
                     self._batch(event)
 

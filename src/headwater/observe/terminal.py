@@ -6,6 +6,7 @@ import time
 from typing import TYPE_CHECKING
 
 from headwater.events import (
+    AdviceGiven,
     Event,
     GapsFound,
     LookupReloaded,
@@ -36,7 +37,7 @@ _COLUMNS = (
 )
 
 
-_SAID = (GapsFound, LookupReloaded, ModelPublished, ModelRefused, QueryRestarting)
+_SAID = (AdviceGiven, GapsFound, LookupReloaded, ModelPublished, ModelRefused, QueryRestarting)
 """What is said above the figures; they show the rest, and a failure is told by who drives."""
 
 

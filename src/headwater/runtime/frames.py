@@ -108,14 +108,20 @@ class Frames:
 
     def batch(self) -> dict[str, DataFrame]:
         """Every view's and table's DataFrame over the input that is there now."""
+        builder = self._bounded()
+        return {name: as_bounded(builder.build(name)) for name in self.graph.order}
 
+    def view(self, name: str) -> DataFrame:
+        """A view's DataFrame over the input that is there now."""
+        return as_bounded(self._bounded().build(name))
+
+    def _bounded(self) -> _Builder:
         def read(definition: Definition) -> DataFrame:
             if isinstance(definition, Source):
                 return self._source_batch(definition)
             return self.fixed(definition)
 
-        builder = _Builder(self.spark, self.graph, read, is_batch=True)
-        return {name: as_bounded(builder.build(name)) for name in self.graph.order}
+        return _Builder(self.spark, self.graph, read, is_batch=True)
 
     def consumed(self, table: str, parts: Mapping[str, OffsetRange]) -> DataFrame:
         """A table's bounded DataFrame over parts of its sources."""

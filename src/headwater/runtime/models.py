@@ -1,7 +1,7 @@
 """The versions of a model: what each holds, how it came about, and which one is used.
 
 models/<model>/rows-<columns>     Delta: the rows of every version, told apart by `model_version`
-models/<model>/objects/<version>  what is no DataFrame, pickled
+models/<model>/objects/<version>  what is no DataFrame: pickled, or as Spark ML saves its models
 models/<model>/taken/<version>    a number that a training has, from its beginning
 models/<model>/versions/<version> how the version came about; written once
 models/<model>/used               the version that is used, and whether somebody pinned it
@@ -16,9 +16,11 @@ import datetime as dt
 import json
 import pickle
 import zlib
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
 from headwater.connectors.interface import struct_type
 from headwater.definitions import MODEL_VERSION, Model
@@ -107,12 +109,17 @@ class ModelStore:
 
     def running(self) -> int:
         """The used version; `NONE` where its columns are no longer those that are declared."""
+        record = self.in_use()
+        return NONE if record is None else record.version
+
+    def in_use(self) -> Version | None:
+        """How the used version came about."""
         used = self.used().version
         path = f"{self._place}/versions/{used}"
         if used == NONE or not self._files.exists(path):
-            return NONE
+            return None
         record = Version(**json.loads(self._files.read(path)))
-        return used if record.columns == self.model.columns else NONE
+        return record if record.columns == self.model.columns else None
 
     # Choosing
 
@@ -164,7 +171,18 @@ class ModelStore:
         """The rows for a query: those of the version with which its batch was planned."""
         self._prepare()
         pins = Pins(self._files, f"{log.checkpoint}/headwater/models/{self.model.name}")
-        return self._at(asked_per_batch(self._session, lambda: pins.version(log, self.running)))
+
+        def accepted(accept: Callable[[int], object]) -> int:
+            def newest() -> int:
+                version = self.running()
+                accept(version)
+                return version
+
+            return pins.version(log, newest)
+
+        frame = self._at(asked_per_batch(self.session, lambda: pins.version(log, self.running)))
+        _readings[frame] = Reading(self, accepted)
+        return frame
 
     def now(self) -> DataFrame:
         """The rows of the used version; none before the first. Writes nothing."""
@@ -174,34 +192,42 @@ class ModelStore:
         from pyspark.sql import functions as F
 
         if version == NONE or not self._files.exists(self._rows):
-            return self._session.createDataFrame([], self._columns())
-        return self._at(F.lit(version))
+            frame = self.session.createDataFrame([], self._columns())
+        else:
+            frame = self._at(F.lit(version))
+        _readings[frame] = Reading(self, lambda accept: version, is_fixed=True)
+        return frame
 
     def content(self, version: int) -> Any:
-        """What the function returned: the rows as a DataFrame, or the object."""
+        """What the function returned: the rows as a DataFrame, the Spark ML model, or the
+        object."""
         if self.model.schema is not None:
             return self.at(version)
         row = self.at(version).first()
         assert row is not None
-        return loaded(row["path"])
+        if not self._files.exists(f"{row['path']}/metadata"):
+            return loaded(row["path"])
+        from pyspark.ml.util import DefaultParamsReader
+
+        return DefaultParamsReader.loadParamsInstance(row["path"], self.session)
 
     def _at(self, version: Column) -> DataFrame:
         from pyspark.sql import functions as F
 
-        rows = self._session.read.format("delta").load(self._rows)
+        rows = self.session.read.format("delta").load(self._rows)
         return rows.where(F.col(MODEL_VERSION) == version)
 
     def _prepare(self) -> None:
         """A query reads the table from its first batch on, so it must be there."""
         if not self._files.exists(f"{self._rows}/_delta_log"):
-            empty = self._session.createDataFrame([], self._columns())
+            empty = self.session.createDataFrame([], self._columns())
             empty.write.format("delta").mode("ignore").save(self._rows)
 
     def _columns(self) -> StructType:
         return struct_type(self.model.columns).add(MODEL_VERSION, "long")
 
     @property
-    def _session(self) -> SparkSession:
+    def session(self) -> SparkSession:
         assert self._spark is not None
         return self._spark
 
@@ -241,34 +267,72 @@ class ModelStore:
         self._files.write(path, json.dumps(asdict(version)))
 
     def _object_row(self, version: int, content: Any) -> DataFrame:
+        path = f"{self._place}/objects/{version}"
+        if self._storage.is_local:
+            path = str(Path(path).absolute())
+        if _is_spark_ml(content):
+            content.write().overwrite().save(path)
+        else:
+            self._pickle(content, path)
+        return self.session.createDataFrame([(path,)], self.model.columns)
+
+    def _pickle(self, content: Any, path: str) -> None:
         from pyspark import cloudpickle
 
-        if hasattr(content, "transform") and hasattr(content, "write"):
-            # Its transform is fixed into a query's plan, so no batch could take another version.
-            raise ColumnsDoNotFit("it returned a Spark ML model: return what that has learnt")
         if not self._storage.is_local:
             raise ColumnsDoNotFit("an object needs a storage that is a folder: return rows instead")
-        path = Path(self._place).absolute() / "objects" / str(version)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(cloudpickle.dumps(content))  # type: ignore[no-untyped-call]
-        return self._session.createDataFrame([(str(path),)], self.model.columns)
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
+        Path(path).write_bytes(cloudpickle.dumps(content))  # type: ignore[no-untyped-call]
 
     def _fitting(self, frame: DataFrame) -> DataFrame:
-        """The declared columns in their order; a narrower type is widened."""
         declared = struct_type(self.model.columns)
         if set(frame.columns) != set(declared.names):
             found, wanted = ", ".join(frame.columns), ", ".join(declared.names)
             raise ColumnsDoNotFit(f"it returned the columns {found}; declared are {wanted}")
-        frame = frame.select(*map(quoted, declared.names))
-        wanted_types = self._session.createDataFrame([], declared)._jdf.schema()
-        cast = java_class(self._session, EXPRESSIONS + "Cast")
-        for position, name in enumerate(declared.names):
-            found = frame._jdf.schema().apply(position).dataType()
-            wanted = wanted_types.apply(position).dataType()
-            if not cast.canUpCast(found, wanted):
-                kinds = f"{found.catalogString()}; declared is {wanted.catalogString()}"
-                raise ColumnsDoNotFit(f"column {name} is a {kinds}")
-        return frame.to(declared)
+        return widened(frame, declared)
+
+
+def widened(frame: DataFrame, declared: StructType) -> DataFrame:
+    """The declared columns in their order; a narrower type is widened."""
+    spark = frame.sparkSession
+    frame = frame.select(*map(quoted, declared.names))
+    wanted_types = spark.createDataFrame([], declared)._jdf.schema()
+    cast = java_class(spark, EXPRESSIONS + "Cast")
+    for position, name in enumerate(declared.names):
+        found = frame._jdf.schema().apply(position).dataType()
+        wanted = wanted_types.apply(position).dataType()
+        if not cast.canUpCast(found, wanted):
+            kinds = f"{found.catalogString()}; declared is {wanted.catalogString()}"
+            raise ColumnsDoNotFit(f"column {name} is a {kinds}")
+    return frame.to(declared)
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """Which version a frame of a model has; `is_fixed` where that never changes.
+
+    `version` gives the one for the batch that is planned. One that no batch of the query has taken
+    yet is given to `accept` first, which raises where it is of no use.
+    """
+
+    store: ModelStore
+    version: Callable[[Callable[[int], object]], int]
+    is_fixed: bool = False
+
+
+_readings: WeakKeyDictionary[DataFrame, Reading] = WeakKeyDictionary()
+
+
+def reading_of(frame: DataFrame) -> Reading | None:
+    """None where the frame is not as a model gave it."""
+    return _readings.get(frame)
+
+
+def _is_spark_ml(content: Any) -> bool:
+    from pyspark.ml import Transformer
+    from pyspark.ml.util import MLWritable
+
+    return isinstance(content, Transformer) and isinstance(content, MLWritable)
 
 
 _objects: dict[str, Any] = {}

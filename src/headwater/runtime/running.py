@@ -8,12 +8,14 @@ import threading
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
+from headwater.definitions import View
 from headwater.errors import LeaseLost
-from headwater.events import QueryFailed, QueryRestarting, Report, both
+from headwater.events import Event, QueryFailed, QueryRestarting, Report, both
 from headwater.graph import Graph
 from headwater.runtime.about import write_about
 from headwater.runtime.claims import Claim
 from headwater.runtime.control import ControlServer
+from headwater.runtime.copying import copied
 from headwater.runtime.history import HistoryWriter, history_folder
 from headwater.runtime.queries import Companion, RunningQueries
 from headwater.runtime.query import Query, change_values, told_shortly
@@ -22,7 +24,7 @@ from headwater.runtime.supervision import Failure, Supervisor, Timers
 from headwater.settings import Settings
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 
 _THREAD_ENDS_S = 0.5
@@ -89,6 +91,10 @@ class RunningPipeline(RunningQueries):
             self.stop()
             raise
         return self
+
+    def tell(self, event: Event) -> None:
+        """Says something about this run to whoever hears its events, and to its history."""
+        self._report(event)
 
     def stop(self, *, deadline_s: float | None = None, drains: bool = False) -> bool:
         self._timers.close()
@@ -200,8 +206,16 @@ class RunningPipeline(RunningQueries):
         if command == "rows" and table:
             return self._rows(str(table), int(request.get("rows", 20)))
         if command == "arrow" and table:
-            return {"arrow": self._arrow(str(table), int(request.get("rows", 20)))}
+            rows, timeout_s = int(request["rows"]), float(request["timeout_s"])
+            return {"arrow": self._arrow(str(table), rows, timeout_s)}
         raise ValueError(f"unknown command {command!r}")
+
+    def _asked(self, name: str) -> DataFrame:
+        if name in self._graph.definitions.of(View):
+            return self._frames.view(name)
+        if self[name].spec.sink.system == "memory":
+            return self._spark.table(name)
+        return self._frames.stored(name)
 
     def _rows(self, table: str, rows: int) -> dict[str, Any]:
         """Rows of a table that lives in this process only."""
@@ -209,11 +223,18 @@ class RunningPipeline(RunningQueries):
         found = frame.limit(rows).collect()
         return {"columns": frame.columns, "rows": [list(row) for row in found]}
 
-    def _arrow(self, table: str, rows: int) -> str:
-        """The same as an Arrow stream, so that types survive."""
+    def _arrow(self, name: str, rows: int, timeout_s: float) -> str:
+        """The rows of a table or view as an Arrow stream, so that types survive."""
         import pyarrow
 
-        found = self._spark.table(self[table].name).limit(rows).toArrow()
+        found = copied(
+            self._spark,
+            lambda: self._asked(name),
+            name,
+            self.settings,
+            rows=rows,
+            timeout_s=timeout_s,
+        )
         sink = pyarrow.BufferOutputStream()
         with pyarrow.ipc.new_stream(sink, found.schema) as writer:
             writer.write_table(found)

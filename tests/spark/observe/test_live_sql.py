@@ -11,6 +11,7 @@ from pyspark.sql.streaming.listener import StreamingQueryListener
 
 from headwater import Pipeline
 from headwater.connectors import memory, rate
+from headwater.errors import SqlTimeout
 from headwater.observe.datasets import table_data
 from headwater.observe.live_sql import answer
 from headwater.settings import Settings
@@ -42,9 +43,13 @@ def test_a_table_in_memory_is_asked_from_the_running_pipeline(tmp_path: Path) ->
     app = Pipeline("asked", settings=Settings(folder=tmp_path, master="local[2]"))
     app.source("ticks", rate(rows_per_batch=10, rows=20))
 
-    @app.table(into=memory(), trigger="100 milliseconds")
-    def asked_even(ticks: DataFrame) -> DataFrame:
+    @app.view
+    def even(ticks: DataFrame) -> DataFrame:
         return ticks.where("value % 2 = 0")
+
+    @app.table(into=memory(), trigger="100 milliseconds")
+    def asked_even(even: DataFrame) -> DataFrame:
+        return even
 
     listener = Heard()
     app.listen(listener)
@@ -58,8 +63,16 @@ def test_a_table_in_memory_is_asked_from_the_running_pipeline(tmp_path: Path) ->
             lambda name: table_data(app.definitions(), app.settings, name),
             ["asked_even"],
         )
+        view = answer(
+            "SELECT count(*) FROM even",
+            lambda name: table_data(app.definitions(), app.settings, name),
+            ["even"],
+        )
+        with pytest.raises(SqlTimeout):
+            table_data(app.definitions(), app.settings, "even", timeout_s=0.001)
     finally:
         run.stop()
+    assert view.rows == ((10,),)
     assert listener.started == ["asked_even"]
     assert listener.batches[:2] == [0, 1]
     assert found.rows[0][:2] == (10, 18)

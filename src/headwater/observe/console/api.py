@@ -9,7 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from headwater import __version__
-from headwater.errors import HeadwaterError, SqlRefused, UnknownTable
+from headwater.errors import (
+    HeadwaterError,
+    NotRunning,
+    RowsNotKept,
+    SqlRefused,
+    UnknownTable,
+)
 from headwater.observe.answers import plain
 from headwater.observe.console.store import Store, Watched
 from headwater.observe.datasets import data_at, data_of_process
@@ -18,7 +24,7 @@ from headwater.observe.rows import Rows
 from headwater.observe.serving import Request, Response, json_response, problem
 from headwater.observe.tables import rows_at
 from headwater.runtime import control
-from headwater.runtime.ownership import FoundRun
+from headwater.runtime.ownership import FoundRun, RunRecord
 from headwater.runtime.storage import Storage
 
 _POINTS = 300
@@ -26,6 +32,7 @@ _EVENTS = 300
 _ROWS = 100
 _SQL_ROWS = 500
 _SQL_TIMEOUT_S = 20.0
+_ON_DISK = ("delta", "files")
 
 
 class Api:
@@ -218,30 +225,41 @@ def _side_tables(about: Mapping[str, Any]) -> list[str]:
 
 def _places(about: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
     storage = Storage(str(about.get("storage", "")), str(about.get("pipeline", "")))
-    places = {n["name"]: n["place"] for n in about.get("nodes", []) if n["kind"] == "table"}
+    nodes = about.get("nodes", [])
+    places: dict[str, Mapping[str, Any]] = {
+        n["name"]: {**n["place"], "sink": n.get("detail")} for n in nodes if n["kind"] == "table"
+    }
+    places |= {n["name"]: {"kind": "view"} for n in nodes if n["kind"] == "view"}
     sides = {name: {"kind": "delta", "path": storage.table(name)} for name in _side_tables(about)}
     return {**places, **sides}
 
 
 def _data_of(asked: _Asked, places: Mapping[str, Mapping[str, Any]], name: str) -> Any:
     place = _place(places, name)
-    if place["kind"] == "memory":
-        return data_of_process(asked.run.record if asked.run.is_alive else None, name)
-    return data_at(place, name)
+    if place["kind"] in _ON_DISK:
+        return data_at(place, name)
+    return data_of_process(_record(asked, name), name, timeout_s=_SQL_TIMEOUT_S)
 
 
 def _rows_of(asked: _Asked, name: str) -> Rows | None:
     place = _place(_places(asked.watched.about), name)
-    if place["kind"] == "memory":
-        found = data_of_process(asked.run.record if asked.run.is_alive else None, name)
-        kept = found.slice(0, _ROWS).to_pylist()
-        return Rows(tuple(found.column_names), tuple(tuple(r.values()) for r in kept), len(found))
-    return rows_at(place, _ROWS)
+    if place["kind"] in _ON_DISK:
+        return rows_at(place, _ROWS)
+    record = _record(asked, name)
+    found = data_of_process(record, name, timeout_s=_SQL_TIMEOUT_S, rows=_ROWS)
+    rows = tuple(tuple(row.values()) for row in found.to_pylist())
+    return Rows(tuple(found.column_names), rows, None)
+
+
+def _record(asked: _Asked, name: str) -> RunRecord:
+    if state_of(asked.run) != "running":
+        raise NotRunning(f"the rows of {name!r} are read by the pipeline, which does not run")
+    return asked.run.record
 
 
 def _place(places: Mapping[str, Mapping[str, Any]], name: str) -> Mapping[str, Any]:
     if name not in places:
         raise UnknownTable(name, places)
-    if places[name]["kind"] not in ("delta", "files", "memory"):
-        raise SqlRefused(f"the rows of {name!r} can be read with Spark only: headwater sql")
+    if places[name]["kind"] == "none":
+        raise RowsNotKept(name, str(places[name].get("sink") or "its sink"))
     return places[name]

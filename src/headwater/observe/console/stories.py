@@ -46,6 +46,8 @@ def story(record: Record) -> str:
             return f"{facts['source']}: gone before {facts['table']} read it: " + "; ".join(
                 facts["gaps"]
             )
+        case "AdviceGiven":
+            return f"{facts['table']}: {facts['finding']}; advice: {facts['setting']}"
         case "ModelTrained":
             took = f"{facts['rows']:,} rows in {facts['seconds']:.1f} s"
             return f"{facts['model']}: version {facts['version']} trained on {took}{_score(facts)}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import http.client
 import json
 import os
@@ -31,6 +32,7 @@ from headwater.events import (
 from headwater.local.processes import wait_until
 from headwater.observe.console.server import Console, ConsoleProcess, ConsoleSettings
 from headwater.observe.console.store import Store, Watched
+from headwater.runtime.control import ControlServer
 from headwater.runtime.history import HistoryWriter, history_folder
 from headwater.runtime.ownership import Ownership
 
@@ -56,7 +58,9 @@ def about(folder: Path, pipeline: str = "app") -> dict[str, Any]:
     table = {"name": "hot", "kind": "table", "reads": ["signals"], "place": place}
     elsewhere = {"name": "far", "kind": "table", "reads": [], "place": {"kind": "spark"}}
     source = {"name": "signals", "kind": "source", "reads": [], "watermark": None}
-    nodes = [source, table, elsewhere]
+    nowhere = {"name": "gone", "kind": "table", "reads": [], "place": {"kind": "none"}}
+    view = {"name": "warm", "kind": "view", "reads": ["signals"]}
+    nodes = [source, table, elsewhere, nowhere, view]
     return {"pipeline": pipeline, "storage": str(folder), "cores": 2, "nodes": nodes}
 
 
@@ -127,7 +131,13 @@ def test_the_overview_adds_up_what_the_history_holds(console: Console) -> None:
     assert hot["trend"] == [10.0] * 5
     _, same = ask(console, f"/api/p/0-app?version={found['version']}")
     assert same["is_unchanged"]
-    assert [node["name"] for node in found["about"]["nodes"]] == ["signals", "hot", "far"]
+    assert [node["name"] for node in found["about"]["nodes"]] == [
+        "signals",
+        "hot",
+        "far",
+        "gone",
+        "warm",
+    ]
 
 
 def test_what_is_new_is_seen_and_what_is_not_costs_little(console: Console, folder: Path) -> None:
@@ -206,13 +216,66 @@ def test_rows_and_questions_are_answered(console: Console) -> None:
         ("", "SQL_REFUSED"),
         ("SELECT nosuch FROM hot", "SQL_FAILED"),
         ("SELECT * FROM cold", "UNKNOWN_TABLE"),
-        ("SELECT * FROM far", "SQL_REFUSED"),
+        ("SELECT * FROM far", "NOT_RUNNING"),
+        ("SELECT * FROM warm", "NOT_RUNNING"),
+        ("SELECT * FROM gone", "ROWS_NOT_KEPT"),
         ("SELECT * FROM read_csv('/etc/passwd')", "SQL_FAILED"),
     ],
 )
 def test_a_bad_question_gets_a_clear_answer(console: Console, query: str, code: str) -> None:
     status, found = ask(console, "/api/p/0-app/sql", {"query": query})
     assert (status, found["code"]) == (400, code)
+
+
+@pytest.fixture
+def answers(folder: Path) -> Iterator[dict[str, dict[str, Any]]]:
+    """A pipeline that runs, and what it answers about each table."""
+    found: dict[str, dict[str, Any]] = {}
+    ownership = Ownership(folder, "app")
+    ownership.take()
+    control = ControlServer(ownership.record.token, lambda request: found[request["table"]])
+    control.start()
+    ownership.publish(port=control.port, app="app.py", tables=("hot", "far"))
+    yield found
+    control.close()
+    ownership.release({}, {})
+
+
+def test_what_takes_spark_is_read_by_the_running_pipeline(
+    console: Console, answers: dict[str, dict[str, Any]]
+) -> None:
+    rows = pa.table({"device": ["a", "b"], "n": [1, 2]})
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, rows.schema) as writer:
+        writer.write_table(rows)
+    arrow = base64.b64encode(sink.getvalue().to_pybytes()).decode()
+    answers |= {"far": {"arrow": arrow}, "warm": {"arrow": arrow}}
+    for name in ("far", "warm"):
+        _, found = ask(console, "/api/p/0-app/sql", {"query": f"SELECT max(n) AS n FROM {name}"})
+        assert found["rows"] == [[2]]
+    _, shown = ask(console, "/api/p/0-app/rows?table=far")
+    assert shown["rows"] == [["a", 1], ["b", 2]]
+
+
+@pytest.mark.parametrize(
+    ("said", "code", "shown"),
+    [
+        ({"error": "SQL_TIMEOUT: …", "code": "SQL_TIMEOUT"}, "SQL_TIMEOUT", "20 s"),
+        ({"error": "a\n  found b", "code": "NOT_READABLE"}, "ROWS_UNREADABLE", "a found b"),
+        ({"error": "unknown", "code": "BAD_REQUEST"}, "PIPELINE_UNREACHABLE", "unknown"),
+    ],
+)
+def test_why_the_running_pipeline_cannot_read_it_is_told(
+    console: Console,
+    answers: dict[str, dict[str, Any]],
+    said: dict[str, Any],
+    code: str,
+    shown: str,
+) -> None:
+    answers["far"] = said
+    _, found = ask(console, "/api/p/0-app/sql", {"query": "SELECT * FROM far"})
+    assert found["code"] == code
+    assert shown in found["error"]
 
 
 @pytest.mark.parametrize(
