@@ -24,7 +24,7 @@ from headwater.connectors.interface import (
 from headwater.connectors.upserts import is_not_older, one_row_per_key
 from headwater.definitions import Limit, LimitUnit, OutputMode
 from headwater.errors import DeltaTableMissing, InvalidConnector, KeyNotUnique
-from headwater.ledger import transactions
+from headwater.ledger import compaction, transactions
 from headwater.local.jars import JarSet
 from headwater.schemas import quoted
 
@@ -136,6 +136,11 @@ class Delta(Connector):
         for name, value in self._properties.items():
             builder = builder.property(name, value)
         builder.execute()
+
+    def tidy(self, request: WriteRequest) -> None:
+        path = self._write_path(request)
+        if "://" not in path:
+            compaction.compact_at(path)
 
     @property
     def prepares(self) -> bool:  # type: ignore[override]  # of others it is a fact of the class

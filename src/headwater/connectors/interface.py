@@ -276,7 +276,8 @@ class Connector:
         """Called before the first batch: creates what readers expect to find (an empty table)."""
 
     def tidy(self, request: WriteRequest) -> None:
-        """Called before every start of a query: removes what a crashed attempt left behind."""
+        """Called before every start of a query: removes what a crashed attempt left behind, puts
+        small files together."""
 
     def holds_rows(self, spark: SparkSession, request: WriteRequest) -> bool:
         """Whether the table has content already, where that is cheap to know."""

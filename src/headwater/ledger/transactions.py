@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 
 from headwater.jvm.classes import java_class
 from headwater.jvm.jar import APPEND
+from headwater.ledger import compaction
 
 if TYPE_CHECKING:
-    from deltalake import DeltaTable
     from pyspark.sql import DataFrame, SparkSession
 
 
@@ -58,31 +58,8 @@ def append_few(frame: DataFrame, path: str, *, application: str, version: int) -
     rows = frame.toArrow()
     noted = CommitProperties(app_transactions=[Transaction(application, version)])
     write_deltalake(table, rows, mode="append", commit_properties=noted)
-    _compact(table)
+    compaction.compact(table)
     return int(rows.num_rows)
-
-
-_SMALL_FILES = 50
-
-
-def _compact(table: DeltaTable) -> None:
-    """What Delta does behind a commit of Spark's, and by the same property of the table: many files
-    become one, in a commit that changes no row. The rows are there before; if another writer is
-    faster, the next time will do."""
-    from deltalake.exceptions import CommitFailedError
-
-    if table.metadata().configuration.get("delta.autoOptimize.autoCompact") != "true":
-        return
-    table.update_incremental()
-    if len(table.file_uris()) < _SMALL_FILES:
-        return
-    sizes = table.get_add_actions().column("size_bytes")
-    if sum(int(size) < _LARGE_BYTES / 2 for size in sizes.to_pylist()) >= _SMALL_FILES:
-        with contextlib.suppress(CommitFailedError):
-            table.optimize.compact(target_size=_LARGE_BYTES)
-
-
-_LARGE_BYTES = 64 * 1024**2
 
 
 @contextlib.contextmanager

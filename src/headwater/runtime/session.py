@@ -15,6 +15,7 @@ from headwater.errors import SessionLacksJars
 from headwater.events import Report, silent, step
 from headwater.jvm.call_sites import note_only_users_lines
 from headwater.jvm.jar import COPY, LABEL, LAGS, LOCAL_FILES, headwater_jar
+from headwater.ledger import compaction
 from headwater.local.jars import JarSet, jar_paths
 from headwater.local.java import find_java
 from headwater.local.ports import HOST
@@ -149,13 +150,20 @@ def _delta_tables() -> Iterator[SparkSetting]:
         "true",
         "every batch adds files; a commit that finds 50 small ones makes one of them",
     )
-    compaction = "spark.databricks.delta.autoCompact."
+    of_session = "spark.databricks.delta.autoCompact."
     yield SparkSetting(
-        compaction + "minNumFiles", "50", "how many small files are put together at once"
+        of_session + "minNumFiles",
+        str(compaction.SMALL_FILES),
+        "how many small files are put together at once",
     )
     yield SparkSetting(
-        compaction + "maxFileSize",
-        str(64 * _MEGABYTE),
+        of_session + "modifiedPartitionsOnly.enabled",
+        "false",
+        "else the first commit of a run puts even two files together, and its batch waits for it",
+    )
+    yield SparkSetting(
+        of_session + "maxFileSize",
+        str(compaction.LARGE_BYTES),
         "files up to half of this are small: a batch waits for its compaction, which rewrites less "
         "than with Delta's 128 MB",
     )

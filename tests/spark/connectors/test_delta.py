@@ -12,7 +12,7 @@ from pyspark.errors import StreamingQueryException
 from headwater.connectors import delta, queue
 from headwater.definitions import OutputMode
 from headwater.errors import InvalidConnector
-from headwater.ledger import transactions
+from headwater.ledger import compaction, transactions
 
 CLICKS = queue(
     [
@@ -173,7 +173,7 @@ def few(desk: Any) -> Iterator[int]:
 def test_small_appends_end_in_few_files_and_every_row_is_read_once(
     are_few: bool, desk: Any, few: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(transactions, "_SMALL_FILES", few)
+    monkeypatch.setattr(compaction, "SMALL_FILES", few)
     path, down = desk.writes("first").managed, desk.writes("second")
     append = transactions.append_few if are_few else transactions.append
     batches = 4 * few
@@ -187,3 +187,19 @@ def test_small_appends_end_in_few_files_and_every_row_is_read_once(
     assert len(list(Path(path).glob("*.parquet"))) > batches
     assert append(desk.spark.range(1), path, application="q", version=batches - 1) == 0
     assert content(desk, down) == [(n,) for n in range(batches)]
+
+
+@pytest.mark.parametrize("is_wanted", [True, False])
+def test_files_of_earlier_runs_are_put_together_before_a_start(
+    is_wanted: bool, desk: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(compaction, "SMALL_FILES", 4)
+    request = desk.writes()
+    sink = delta(options={"delta.autoOptimize.autoCompact": is_wanted})
+    sink.tidy(request)
+    sink.prepare(desk.spark, "id bigint", request)
+    desk.spark.range(0, 4, 1, 4).write.format("delta").mode("append").save(request.managed)
+    assert described(desk, request.managed).numFiles == 4
+    sink.tidy(request)
+    assert described(desk, request.managed).numFiles == (1 if is_wanted else 4)
+    assert content(desk, request) == [(0,), (1,), (2,), (3,)]
