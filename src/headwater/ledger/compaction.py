@@ -16,6 +16,8 @@ SMALL_FILES = 50
 LARGE_BYTES = 64 * 1024**2
 """How large the files become; those below half of it are small."""
 _PLAIN = 2
+_AT_ONCE_BYTES = 1024**3
+"""More is left to the user's own OPTIMIZE: a start must not wait for hours."""
 
 
 def compact_at(path: str) -> None:
@@ -39,7 +41,8 @@ def compact(table: DeltaTable) -> None:
     table.update_incremental()
     if len(table.file_uris()) < SMALL_FILES:
         return
-    sizes = table.get_add_actions().column("size_bytes").to_pylist()
-    if sum(int(size) < LARGE_BYTES / 2 for size in sizes) >= SMALL_FILES:
+    sizes = [int(size) for size in table.get_add_actions().column("size_bytes").to_pylist()]
+    small = [size for size in sizes if size < LARGE_BYTES / 2]
+    if len(small) >= SMALL_FILES and sum(small) <= _AT_ONCE_BYTES:
         with contextlib.suppress(DeltaError):
             table.optimize.compact(target_size=LARGE_BYTES)
