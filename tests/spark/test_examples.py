@@ -18,7 +18,7 @@ pytestmark = pytest.mark.usefixtures("spark")
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 COVERED_HERE = {"clickstream", "etl", "one_function", "web_log", "word_count"}
-COVERED_END_TO_END = {"kafka", "lambda", "latency", "word_count"}
+COVERED_END_TO_END = {"every_sink", "kafka", "lambda", "latency", "word_count"}
 COVERED_BY_DEMO = {"iot"}
 COVERED_WITH_EVENT_TIME = {"ads", "event_time", "inactive"}
 

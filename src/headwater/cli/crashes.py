@@ -122,7 +122,7 @@ def _prepared(
         verifier = Verifier(application.pipeline, spark)
         verifier.record(rows=dict(files), limit=args.rows, into=folder / "recorded")
         schemas = verifier.schemas()
-        facts = _facts(application.pipeline)
+        facts = _facts(application.pipeline, args.table)
     for name in schemas:
         _split(folder / "recorded" / f"{name}.parquet", folder / "input" / name)
     about = {"app": args.app, "flags": dict(options.flags(args)), "inputs": schemas}
@@ -130,11 +130,12 @@ def _prepared(
     return facts
 
 
-def _facts(pipeline: Pipeline) -> list[TableFacts]:
-    plan, left_out = pipeline.plan(), unread(pipeline)
+def _facts(pipeline: Pipeline, only: Sequence[str]) -> list[TableFacts]:
+    """What is known of the tables, or of those named; raises UnknownTable."""
+    plan, left_out = pipeline.plan(tables=only or None), unread(pipeline)
     found = []
     for name, table in plan.tables.items():
-        if name in left_out or table.decisions is None:
+        if name in left_out or table.decisions is None or (only and name not in only):
             continue
         spec, facts = table.query, table.decisions.facts
         found.append(

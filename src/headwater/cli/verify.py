@@ -63,6 +63,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="with --crash: the same at random points, for this time",
     )
     parser.add_argument(
+        "--table",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="of --all, --cover or --random: only this table; may be given several times",
+    )
+    parser.add_argument(
         "--results",
         metavar="FILE",
         help="of --all, --cover or --random: what became of every crash",
@@ -135,6 +142,10 @@ def _check(args: argparse.Namespace) -> None:
     if len(ways) > 1:
         remedy = f"headwater verify --crash {ways[0]}"
         raise OptionsConflict(ways[1], f"together with {ways[0]}", remedy)
+    if args.table and not ways:
+        raise OptionsConflict(
+            "--table", "without --all, --cover or --random", "headwater verify --crash --cover"
+        )
     if args.results and not ways:
         raise OptionsConflict(
             "--results", "without --all, --cover or --random", "headwater verify --crash --all"
