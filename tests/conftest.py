@@ -27,7 +27,6 @@ EXAMPLES = Path(__file__).parents[1] / "examples"
 LONGEST = (
     "e2e/test_cluster.py",
     "e2e/test_cli.py",
-    "e2e/test_crash_matrix.py",
     "e2e/test_dstream.py",
     "e2e/test_demo.py",
     "e2e/test_hdfs.py",

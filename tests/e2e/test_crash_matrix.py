@@ -14,6 +14,7 @@ import pytest
 from headwater.local import services
 from headwater.settings import Connection
 
+pytestmark = pytest.mark.matrix
 EXAMPLE = Path(__file__).parents[2] / "examples/every_sink"
 TABLES = (
     "delta_update",
