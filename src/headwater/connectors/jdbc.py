@@ -161,6 +161,7 @@ class Jdbc(Connector):
             writer.prepare(frame.schema)
             writer.replace(frame)
         except Exception as failure:
+            # Tasks fail in classes of Spark's own; what is no database's comes out as it is.
             raise self._explained(failure, request) from failure
 
     def place(self, base: Path, connection: str) -> str | None:

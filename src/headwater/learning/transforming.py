@@ -101,6 +101,7 @@ class _Scorers:
             found = f"its transform is not done row by row: {refused}"
             raise ModelDoesNotFit(what, found) from None
         except Exception as problem:
+            # The transformer is the user's: it may raise anything.
             raise ModelDoesNotFit(what, first_line(problem)) from problem
 
 

@@ -54,6 +54,7 @@ def copied(
     except HeadwaterError:
         raise
     except Exception as problem:
+        # Any system may be behind it, with errors and secrets of its own.
         if has_timed_out.is_set():
             raise SqlTimeout(timeout_s) from None
         said = settings.without_secrets(first_line(problem))

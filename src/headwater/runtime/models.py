@@ -282,7 +282,7 @@ class ModelStore:
         if not self._storage.is_local:
             raise ColumnsDoNotFit("an object needs a storage that is a folder: return rows instead")
         Path(path).parent.mkdir(parents=True, exist_ok=True)
-        Path(path).write_bytes(cloudpickle.dumps(content))  # type: ignore[no-untyped-call]
+        Path(path).write_bytes(cloudpickle.dumps(content))  # type: ignore[no-untyped-call]  # not typed
 
     def _fitting(self, frame: DataFrame) -> DataFrame:
         declared = struct_type(self.model.columns)
