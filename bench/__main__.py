@@ -26,6 +26,7 @@ NAMES = (
     "flat",
     "dstream",
     "dstream_flat",
+    "demo",
     "tests",
 )
 

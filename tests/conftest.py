@@ -25,6 +25,7 @@ os.environ.setdefault("JAVA_TOOL_OPTIONS", _FIRST_COMPILER_ONLY)
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 LONGEST = (
+    "e2e/test_crash_matrix.py",
     "e2e/test_cluster.py",
     "e2e/test_cli.py",
     "e2e/test_dstream.py",

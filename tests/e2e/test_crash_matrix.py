@@ -14,17 +14,11 @@ import pytest
 from headwater.local import services
 from headwater.settings import Connection
 
-pytestmark = pytest.mark.matrix
+pytestmark = pytest.mark.timeout(1800)
 EXAMPLE = Path(__file__).parents[2] / "examples/every_sink"
-TABLES = (
-    "delta_update",
-    "files_append",
-    "kafka_complete",
-    "postgres_update",
-    "redis_update",
-    "function_append",
-)
-"""Every kind of sink once, and every mode; `bench crashes` has them all."""
+TABLES = ("delta_update", "kafka_append", "postgres_complete")
+"""Every mode once, with and without state, late rows, a Python worker and a server; `bench crashes`
+has them all."""
 CONTROL = """
 from pyspark.sql import functions as F
 
@@ -77,12 +71,13 @@ def test_crashes_at_every_pair_of_sink_mode_point_and_kind_leave_the_sinks_exact
     assert found["is_exact"]
     crashes = [crash for one in found["rounds"] for crash in one["crashes"]]
     reached = [crash for crash in crashes if crash["batch"] is not None]
-    sinks = {"delta", "parquet", "kafka", "postgres", "redis", "foreach_batch"}
-    assert {crash["sink"] for crash in reached} == sinks, run.output
+    assert {crash["sink"] for crash in reached} == {"delta", "kafka", "postgres"}, run.output
     assert {crash["mode"] for crash in reached} == {"append", "update", "complete"}, run.output
     # Which moments of a batch are met is a matter of the machine's pace: most are.
     assert len(reached) > len(crashes) / 2, run.output
-    assert {"driver", "sink connection"} <= {crash["kind"] for crash in reached}, run.output
+    assert {"driver", "sink connection", "python worker"} <= {crash["kind"] for crash in reached}, (
+        run.output
+    )
 
 
 def test_a_sink_without_a_ledger_shows_rows_twice(project: Path, start: Callable[..., Any]) -> None:

@@ -164,14 +164,14 @@ def test_one_function_finds_the_same_errors_in_a_program_and_in_a_stream(
 
 
 def test_the_fleet_serves_its_results_from_postgres(example: Load) -> None:
-    """The demo itself runs end to end; here, what the example adds to it."""
-    plan = example("iot").pipeline.plan(tables=["site_trends", "served_anomalies"])
+    """The demo itself runs end to end; here, that the example is the demo."""
+    plan = example("iot").pipeline.plan(tables=["site_trends", "alerts"])
     sinks = {query.name: query.sink.describe() for query in plan.queries}
     assert sinks == {
-        "site_trends": "postgres table site_trends",
-        "served_anomalies": "postgres table anomalies",
+        "site_trends": "postgres table demo_site_trends",
+        "alerts": "postgres table demo_alerts",
     }
     assert set(plan.upstream) == {"raw"}
-    decisions = plan.tables["served_anomalies"].decisions
+    decisions = plan.tables["alerts"].decisions
     assert decisions is not None
     assert any("model baseline" in note for note in decisions.notes)

@@ -1,11 +1,14 @@
 """Run the main job for a while: a simulated fleet writes to a local Kafka broker; a pipeline keeps
-every record once, aggregates, and finds anomalies by a baseline that it learns anew as it
-runs. The end proves the counts and judges the findings by the truth about the faults."""
+every record once, aggregates into PostgreSQL, and finds anomalies by a baseline that it learns anew
+as it runs. The end proves the counts and judges the findings by the truth about the faults."""
 
 from __future__ import annotations
 
 import argparse
 import shutil
+import time
+from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,13 +16,18 @@ from headwater.cli import options
 from headwater.cli.exit_codes import ExitCode
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
     from headwater.cli.app import Application
     from headwater.cli.drive import Driver
+    from headwater.demo.judging import Finding
     from headwater.demo.proof import Proof
     from headwater.demo.simulator import Fleet
     from headwater.events import Report
+    from headwater.runtime.models import ModelStore
     from headwater.runtime.running import RunningPipeline
-    from headwater.settings import Connection
+    from headwater.runtime.storage import Storage
+    from headwater.settings import Settings
 
 SUMMARY = "run the main job for a while, prove its counts and judge its findings"
 
@@ -29,7 +37,7 @@ _STORAGE = f"{_HOME}/demo"
 _TRUTH = f"{_HOME}/demo-truth.jsonl"
 _DRAIN_S = 300.0
 _STOP_S = 120
-"""Five queries end at once, and the proof wants each of them whole."""
+"""All queries end at once, and the proof wants each of them whole."""
 _PARTITIONS = 2
 
 
@@ -52,26 +60,40 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--devices", type=options.count, default=100, metavar="N", help="default: 100"
     )
-    parser.add_argument("--keep", action="store_true", help="leave the Kafka broker running")
+    parser.add_argument("--keep", action="store_true", help="leave the servers running")
 
 
 def run(args: argparse.Namespace) -> int:
-    from headwater.cli.broker import demo_broker
+    from headwater.cli.demo_servers import can_serve_postgres, demo_servers
     from headwater.cli.printing import step_printer
     from headwater.cli.sessions import refuse_second_run
     from headwater.events import step
 
     report = step_printer()
     _require_own_folder()
-    refuse_second_run(_application(bootstrap_servers=""))
-    with demo_broker(Path(_HOME), keeps=args.keep, report=report) as address:
-        application = _application(bootstrap_servers=address)
+    application = _application()
+    refuse_second_run(application)
+    servers = ["kafka", "postgres"] if can_serve_postgres() else ["kafka"]
+    with demo_servers(Path(_HOME), servers, keeps=args.keep, report=report):
         with step("Emptying the demo's topics and tables", report):
-            _start_from_nothing(application.settings.connection("kafka"))
-        code = _run(application, args, report)
+            _start_from_nothing(application.settings, servers)
+        code = _run(application, args, report, _tables(application, servers))
     if args.keep:
-        _tell_how_to_look(address)
+        _tell_how_to_look(servers)
     return code
+
+
+def _tables(application: Application, servers: Sequence[str]) -> list[str]:
+    """Those whose server is there."""
+    from headwater.connectors.jdbc import Postgres
+
+    declared = application.pipeline.definitions().tables
+    if "postgres" in servers:
+        return list(declared)
+    left_out = [name for name, table in declared.items() if isinstance(table.into, Postgres)]
+    print(f"Without PostgreSQL, so without {', '.join(left_out)}.")
+    print("  with it: pip install 'headwater[postgres]'", flush=True)
+    return [name for name in declared if name not in left_out]
 
 
 def _require_own_folder() -> None:
@@ -82,7 +104,7 @@ def _require_own_folder() -> None:
         raise DemoFolderTaken(_STORAGE)
 
 
-def _application(*, bootstrap_servers: str) -> Application:
+def _application() -> Application:
     """The demo's own settings: a project's headwater.toml may name a real cluster."""
     import os
 
@@ -96,24 +118,27 @@ def _application(*, bootstrap_servers: str) -> Application:
         storage=_STORAGE,
         master=os.environ.get("HEADWATER_MASTER", "local[*]"),
         stop_deadline_s=_STOP_S,
-        connections={"kafka": {"bootstrap_servers": bootstrap_servers}},
     )
     demo.use_settings(settings)
     return Application(APP, demo, settings)
 
 
-def _start_from_nothing(connection: Connection) -> None:
-    """An empty topic and an empty storage, so that the counts of this run are exact."""
-    from headwater.cli.broker import replace_topic
-    from headwater.demo.app import ANOMALIES, TOPIC
+def _start_from_nothing(settings: Settings, servers: Sequence[str]) -> None:
+    """Empty topics, tables and storage, so that the counts of this run are exact."""
+    from headwater.cli.demo_servers import drop_tables, replace_topic
+    from headwater.demo.app import ALERTS, ANOMALIES, MINUTES, TOPIC, TRENDS
 
     shutil.rmtree(_STORAGE, ignore_errors=True)
     Path(_TRUTH).unlink(missing_ok=True)
     for topic in (TOPIC, ANOMALIES):
-        replace_topic(connection, topic, partitions=_PARTITIONS)
+        replace_topic(settings.connection("kafka"), topic, partitions=_PARTITIONS)
+    if "postgres" in servers:
+        drop_tables(settings.connection("postgres"), (MINUTES, TRENDS, ALERTS))
 
 
-def _run(application: Application, args: argparse.Namespace, report: Report) -> int:
+def _run(
+    application: Application, args: argparse.Namespace, report: Report, tables: list[str]
+) -> int:
     from headwater.cli.drive import Driver
     from headwater.cli.run import first_rows, tell_plan, tell_where
     from headwater.cli.sessions import session_for
@@ -123,15 +148,20 @@ def _run(application: Application, args: argparse.Namespace, report: Report) -> 
     from headwater.demo.app import TOPIC
     from headwater.demo.simulator import Fleet
     from headwater.events import step
+    from headwater.observe.console.server import ConsoleProcess
+    from headwater.observe.doctor.advising import advising
 
+    local = application.settings.local_folder
     tell_where(application, "as a stream")
     with (
         StopSignals() as signals,
-        session_for(application, report=report, is_verbose=args.verbose),
+        closing(ConsoleProcess([local], port=0, is_read_only=False)) as console,
+        session_for(application, report=report, is_verbose=args.verbose) as spark,
     ):
+        print(f"console: {console.address}", flush=True)
         signals.take()
         with step("Planning", report):
-            plan = application.pipeline.plan(report=report)
+            plan = application.pipeline.plan(tables=tables, report=report)
         tell_plan(plan)
         fleet = Fleet(
             application.settings.connection("kafka").require("bootstrap_servers"),
@@ -146,12 +176,15 @@ def _run(application: Application, args: argparse.Namespace, report: Report) -> 
         view = view_for(f"demo  {args.rate:,} records/s from {args.devices:,} devices")
         driver = Driver(view, signals, first_rows=lambda table: first_rows(application, table))
         started = application.pipeline.start(plan=plan, report=driver.report, app=APP)
-        was_forced, ends = _drive(started, driver, fleet, application)
+        with advising(local, application.pipeline.name, started.tell):
+            was_forced, ends = _drive(started, driver, fleet, application)
         code = tell_end(started, driver, was_forced=was_forced)
+        with step("Asking the first baseline what it would have found", report):
+            frozen = _without_learning(application, spark)
     with step("Reading the topic and the table for the proof", report):
-        proof = _proof(application, fleet, ends)
+        proof = _proof(application, fleet, ends, tables)
     proved = _tell_proof(fleet, proof)
-    _judge(application)
+    _judge(application, frozen)
     return proved or code
 
 
@@ -164,12 +197,15 @@ def _drive(
 
     driver.view.start()
     try:
+        before, began = fleet.sent, time.monotonic()
         fleet.start()
         driver.drive(started, is_over=lambda: fleet.has_ended)
         fleet.stop()
-        ends = end_offsets(application.settings.connection("kafka"), TOPIC)
-        driver.view.say(f"The fleet wrote {fleet.sent:,} records; reading to the end of the topic.")
+        ends, ended = end_offsets(application.settings.connection("kafka"), TOPIC), time.monotonic()
+        wrote = f"The fleet wrote {fleet.sent - before:,} records in {ended - began:.1f} s"
+        driver.view.say(f"{wrote}; reading to the end of the topic.")
         driver.wait(started, lambda: has_drained(started, TOPIC, ends), timeout_s=_DRAIN_S)
+        driver.view.say(f"Every table was at the end {time.monotonic() - ended:.1f} s later.")
         return driver.stop(started, deadline_s=application.settings.stop_deadline_s), ends
     finally:
         driver.view.close()
@@ -192,20 +228,33 @@ def _reached(progress: dict[str, object] | None, topic: str, ends: dict[int, int
     return all(int(reached.get(str(partition), 0)) >= end for partition, end in ends.items())
 
 
-def _proof(application: Application, fleet: Fleet, ends: dict[int, int]) -> Proof | None:
-    from headwater.demo.app import TOPIC
-    from headwater.demo.proof import prove
+def _storage(application: Application) -> Storage:
     from headwater.runtime.storage import Storage
+
+    return Storage(application.settings.storage_root, application.pipeline.name)
+
+
+def _proof(
+    application: Application, fleet: Fleet, ends: dict[int, int], tables: Sequence[str]
+) -> Proof | None:
+    from headwater.cli.demo_servers import postgres_address
+    from headwater.demo.app import MINUTES, TOPIC
+    from headwater.demo.proof import counted_in, prove
 
     if fleet.failure is not None:
         return None
-    storage = Storage(application.settings.storage_root, application.pipeline.name)
+    storage = _storage(application)
+    counted = None
+    if "device_minutes" in tables:
+        address = postgres_address(application.settings.connection("postgres"))
+        counted = counted_in(address, MINUTES, late=storage.table("device_minutes__late"))
     return prove(
         fleet.bootstrap_servers,
         TOPIC,
         ends,
         raw=storage.table("raw"),
         rejected=storage.table("records__rejected"),
+        counted=counted,
     )
 
 
@@ -217,21 +266,33 @@ def _tell_proof(fleet: Fleet, proof: Proof | None) -> ExitCode:
     return ExitCode.OK if proof.holds else ExitCode.FAILED
 
 
-def _judge(application: Application) -> None:
+def _baselines(application: Application, spark: SparkSession | None = None) -> ModelStore:
+    from headwater.runtime.models import ModelStore
+
+    model = application.pipeline.definitions().models["baseline"]
+    return ModelStore(_storage(application), model, spark)
+
+
+def _without_learning(application: Application, spark: SparkSession) -> list[Finding]:
+    from headwater.demo.findings import without_learning
+
+    store = _baselines(application, spark)
+    published = [version for version in store.versions() if version.is_published]
+    if len(published) < 2:
+        return []
+    raw = spark.read.format("delta").load(_storage(application).table("raw"))
+    baseline = store.at(published[0].version)
+    return without_learning(raw, baseline, since_s=published[1].published_s)
+
+
+def _judge(application: Application, frozen: Sequence[Finding]) -> None:
     """What was found, held against the truth, from the first retraining on."""
-    from headwater.demo.app import ANOMALIES, demo
+    from headwater.demo.app import ANOMALIES
     from headwater.demo.findings import collected
     from headwater.demo.judging import judged, read_truth
     from headwater.demo.simulator import SETTLES_S
-    from headwater.runtime.models import ModelStore
-    from headwater.runtime.storage import Storage
 
-    storage = Storage(application.settings.storage_root, application.pipeline.name)
-    published = [
-        version
-        for version in ModelStore(storage, demo.definitions().models["baseline"]).versions()
-        if version.is_published
-    ]
+    published = [version for version in _baselines(application).versions() if version.is_published]
     for version in published:
         number, at = version.version, version.trained_at
         print(f"baseline: version {number} of {at}, {version.rows} devices")
@@ -239,19 +300,20 @@ def _judge(application: Application) -> None:
         print("findings are judged from the first retraining on; there was none yet")
         return
     servers = application.settings.connection("kafka").require("bootstrap_servers")
+    storage = _storage(application)
     found = collected(servers, ANOMALIES, storage, first_version=published[1].version)
     faults = read_truth(Path(_TRUTH))
-    judgement = judged(
-        faults,
-        found.findings,
-        since_s=published[1].published_s,
-        until_s=found.newest_s - SETTLES_S,
-    )
+    since_s, until_s = published[1].published_s, found.newest_s - SETTLES_S
+    judgement = judged(faults, found.findings, since_s=since_s, until_s=until_s)
     print(f"findings since version {published[1].version}, by the truth in {_TRUTH}:")
-    print("\n".join([*judgement.lines(), *found.lines()]), flush=True)
+    print("\n".join([*judgement.lines(), *found.lines()]))
+    others = [finding for finding in found.findings if finding.table != "anomalies"]
+    kept = judged(faults, [*frozen, *others], since_s=since_s, until_s=until_s)
+    print(f"had version {published[0].version} stayed, over the same readings:")
+    print("\n".join(kept.lines()), flush=True)
 
 
-def _tell_how_to_look(address: str) -> None:
-    print(f"The Kafka broker still runs on {address}. next:")
-    print(f"  headwater show device_minutes --app {APP} --storage {_STORAGE}")
-    print("  headwater services down kafka")
+def _tell_how_to_look(servers: Sequence[str]) -> None:
+    print("The servers still run. next:")
+    print(f"  headwater show stuck --app {APP} --storage {_STORAGE}")
+    print(f"  headwater services down {' '.join(servers)}")

@@ -1,5 +1,6 @@
-"""A fleet of devices: every signal kept once, aggregates per device and site, readings scored by a
-baseline that keeps learning, sensors that are stuck, devices that are silent."""
+"""A fleet of devices: every signal kept once, aggregates per device and site in PostgreSQL,
+readings scored by a baseline that keeps learning, sensors that are stuck, devices that are
+silent."""
 
 from pathlib import Path
 
@@ -7,12 +8,13 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from headwater import Pipeline
-from headwater.connectors import csv, kafka
+from headwater.connectors import csv, kafka, postgres
 from headwater.demo import baselines
 from headwater.demo.silence import SILENCE_COLUMNS, Silence
 
 TOPIC = "demo_signals"
 ANOMALIES = "demo_anomalies"
+MINUTES, TRENDS, ALERTS = "demo_device_minutes", "demo_site_trends", "demo_alerts"
 SITES = Path(__file__).with_name("sites.csv")
 SIGNAL = "id bigint, device string, at timestamp, celsius double"
 TOO_FAR = 6.0
@@ -53,8 +55,9 @@ def raw(records: DataFrame, sites: DataFrame) -> DataFrame:
     return once.join(F.broadcast(sites), "device", "left")
 
 
-@demo.table(key=["device", "minute"], mode="update", trigger="10 seconds")
+@demo.table(into=postgres(MINUTES), key=["device", "minute"], trigger="10 seconds")
 def device_minutes(readings: DataFrame) -> DataFrame:
+    """Averages of every minute, as they are so far."""
     return (
         readings.groupBy(F.window("at", "1 minute"), "device")
         .agg(
@@ -66,9 +69,24 @@ def device_minutes(readings: DataFrame) -> DataFrame:
     )
 
 
+@demo.table(
+    into=postgres(TRENDS),
+    key=["site", "begin"],
+    late="allow 1 minute",
+    trigger="10 seconds",
+)
+def site_trends(readings: DataFrame) -> DataFrame:
+    """Averages over half a minute, anew every ten seconds; late readings correct them."""
+    return (
+        readings.groupBy(F.window("at", "30 seconds", "10 seconds"), "site")
+        .agg(F.avg("celsius").alias("celsius"), F.count("*").alias("readings"))
+        .select("site", F.col("window.start").alias("begin"), "celsius", "readings")
+    )
+
+
 demo.model(
     trained_on="raw",
-    every="10 seconds",
+    every="20 seconds",
     schema=baselines.COLUMNS,
     evaluate=baselines.closeness,
     name="baseline",
@@ -83,10 +101,17 @@ def scored(readings: DataFrame, baseline: DataFrame) -> DataFrame:
     return known.withColumn("off", (F.col("celsius") - F.col("expected")) / F.col("spread"))
 
 
-@demo.table(into=kafka(ANOMALIES, create=True), key="device", trigger="2 seconds")
+@demo.table(into=kafka(ANOMALIES, create=True), key="device", trigger="1 second")
 def anomalies(scored: DataFrame) -> DataFrame:
+    """Readings far from what was expected, for those who act on them at once."""
     columns = ["id", "device", "site", "at", "arrived", "celsius", "expected", "off"]
     return scored.where(F.abs("off") > TOO_FAR).select(*columns, "model_version")
+
+
+@demo.table(into=postgres(ALERTS), trigger="1 second")
+def alerts(scored: DataFrame) -> DataFrame:
+    """The same for those who ask later."""
+    return anomalies(scored)
 
 
 @demo.table(trigger="10 seconds")

@@ -21,6 +21,8 @@ _DAY_MS = int(DAY_S * 1000)
 _FEWEST = 30
 _ROUNDS = 8
 _LEAST_SPREAD = 0.1
+_PARTS = 8
+_HOLD = 1e-6
 _WORST = 5.0
 """Degrees: what an evaluation counts for a reading that is further off, or not expected at all."""
 
@@ -41,34 +43,57 @@ def learnt(raw: DataFrame) -> DataFrame:
     the further off they are. A device with few readings gets none."""
     readings = _recent(raw, LEARNT_FROM_S)
     columns = readings.select("device", F.unix_millis("at").alias("ms"), "celsius")
-    return columns.groupBy("device").applyInPandas(_fitted, COLUMNS)
+    part = F.pmod(F.xxhash64("device"), F.lit(_PARTS))
+    return columns.groupBy(part).applyInPandas(_fitted, COLUMNS)
 
 
 def _fitted(readings: Any) -> Any:
-    """Called by Spark with the readings of one device, a pandas DataFrame."""
+    """Called by Spark with the readings of many devices, a pandas DataFrame: they are fitted at
+    once, by arrays, not one device after the other."""
     import numpy as np
     import pandas as pd  # type: ignore[import-untyped]
 
-    names = ["device", "since", "level", "trend", *WAVES, "spread", "readings"]
-    if len(readings) < _FEWEST:
-        return pd.DataFrame(columns=names)
-    ms, celsius = readings["ms"].to_numpy(), readings["celsius"].to_numpy()
-    since, angle = int(ms.max()), (ms % _DAY_MS) * (2 * math.pi / _DAY_MS)
+    known = readings[readings.groupby("device")["ms"].transform("size") >= _FEWEST]
+    codes, devices = pd.factorize(known["device"])
+    ms, celsius = known["ms"].to_numpy(), known["celsius"].to_numpy()
+    since, angle = int(readings["ms"].max()), (ms % _DAY_MS) * (2 * math.pi / _DAY_MS)
     waves = [np.sin(angle), np.cos(angle), np.sin(2 * angle), np.cos(2 * angle)]
     parts = np.column_stack([np.ones(len(ms)), (ms - since) / _DAY_MS, *waves])
     weight = np.ones(len(ms))
-    for round_ in range(_ROUNDS):
-        root = np.sqrt(weight)
-        found, *_ = np.linalg.lstsq(parts * root[:, None], celsius * root, rcond=None)
-        off = np.abs(celsius - parts @ found)
+    found, spread = np.empty((0, parts.shape[1])), np.empty(0)
+    for round_ in range(_ROUNDS if len(devices) else 0):
+        found = _least_squares(parts, celsius, weight, codes)
+        off = np.abs(celsius - (parts * found[codes]).sum(axis=1))
         # The median tells the spread of normal readings also where some are wrong.
-        spread = max(_LEAST_SPREAD, 1.4826 * float(np.median(off)))
+        usual = pd.Series(off).groupby(codes).median().to_numpy()
+        spread = np.maximum(_LEAST_SPREAD, 1.4826 * usual)
         is_rough = round_ < _ROUNDS // 2
-        far = np.clip(1 - (off / (4 * spread)) ** 2, 0, None) ** 2
-        weight = 1 / np.maximum(off, 0.3 * spread) if is_rough else far
-    moment = pd.Timestamp(since, unit="ms")
-    row = [readings["device"].iloc[0], moment, *map(float, found), spread, len(ms)]
-    return pd.DataFrame([row], columns=names)
+        far = np.clip(1 - (off / (4 * spread[codes])) ** 2, 0, None) ** 2
+        weight = 1 / np.maximum(off, 0.3 * spread[codes]) if is_rough else far
+    return pd.DataFrame(
+        {
+            "device": devices,
+            "since": pd.Timestamp(since, unit="ms"),
+            **dict(zip(("level", "trend", *WAVES), found.T, strict=True)),
+            "spread": spread,
+            "readings": np.bincount(codes, minlength=len(devices)),
+        }
+    )
+
+
+def _least_squares(parts: Any, values: Any, weight: Any, codes: Any) -> Any:
+    """The weighted solution of each group of rows, by its normal equations."""
+    import numpy as np
+
+    def sums(of: Any) -> Any:
+        return np.bincount(codes, weights=weight * of)
+
+    width = range(parts.shape[1])
+    left = np.stack([[sums(parts[:, i] * parts[:, j]) for j in width] for i in width])
+    right = np.stack([sums(parts[:, i] * values) for i in width])
+    # Where a device's readings leave a direction open, the smallest solution is taken.
+    held = np.moveaxis(left, 2, 0) + _HOLD * np.eye(len(width))
+    return np.linalg.solve(held, right.T[:, :, None])[:, :, 0]
 
 
 def closeness(baseline: DataFrame, rows: DataFrame) -> float:

@@ -7,6 +7,10 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from headwater.demo.app import anomalies, scored
 from headwater.demo.judging import Finding
 from headwater.demo.proof import messages
 from headwater.runtime.storage import Storage
@@ -44,6 +48,15 @@ def collected(bootstrap_servers: str, topic: str, storage: Storage, *, first_ver
         (row["at"].timestamp() for row in _rows(storage.table("raw"), ["at"])), default=0.0
     )
     return Found(found, newest, delays)
+
+
+def without_learning(raw: DataFrame, baseline: DataFrame, *, since_s: float) -> list[Finding]:
+    """What a version of the baseline would have found in the stored readings, by the same tables
+    as a batch."""
+    readings = raw.where(F.col("at") >= F.timestamp_millis(F.lit(int(since_s * 1000))))
+    rows = anomalies(scored(readings.withColumn("arrived", F.col("at")), baseline))
+    found = rows.select("device", "at").collect()
+    return [Finding("anomalies", row["device"], row["at"].timestamp()) for row in found]
 
 
 def _seconds(text: str) -> float:

@@ -1,5 +1,6 @@
-"""Whether every record of a topic is in a table, exactly once: seen by a plain Kafka consumer and
-a plain Delta reader, not by Headwater's own counters."""
+"""Whether every record of a topic is in a table, and counted in a database, exactly once: seen by a
+plain Kafka consumer, a plain Delta reader and a plain SQL client, not by Headwater's own
+counters."""
 
 from __future__ import annotations
 
@@ -31,6 +32,14 @@ class TopicContent:
 
 
 @dataclass(frozen=True, slots=True)
+class Counted:
+    """The readings that an aggregate in a database counted, and those it kept aside as late."""
+
+    readings: int
+    late: int
+
+
+@dataclass(frozen=True, slots=True)
 class Proof:
     topic: str
     content: TopicContent
@@ -39,39 +48,83 @@ class Proof:
     twice: int
     unknown: int
     rejected: int
+    counted: Counted | None = None
 
     @property
     def holds(self) -> bool:
         is_exact = self.missing == self.twice == self.unknown == 0
-        return is_exact and self.rejected == self.content.malformed + self.content.ahead
+        is_told = self.rejected == self.content.malformed + self.content.ahead
+        return is_exact and is_told and self._counts_all
+
+    @property
+    def _counts_all(self) -> bool:
+        counted = self.counted
+        return counted is None or counted.readings + counted.late == self.content.ids.total()
 
     def lines(self) -> list[str]:
-        content = self.content
+        content, counted = self.content, self.counted
+        minutes = []
+        if counted is not None:
+            minutes = [
+                f"  device_minutes in PostgreSQL: {counted.readings:,} readings counted, "
+                f"{counted.late:,} late ones kept aside, of {content.ids.total():,}"
+            ]
         return [
-            "proof, by a plain Kafka consumer and a plain Delta reader:",
+            "proof, by a plain Kafka consumer, Delta reader and SQL client:",
             f"  topic {self.topic}: {content.records:,} records up to the end offsets, "
             f"{content.malformed:,} malformed, {content.ahead:,} from clocks ahead, "
             f"{content.twice:,} sent twice",
             f"  table raw: {self.rows:,} rows, {self.missing:,} missing, {self.twice:,} twice, "
             f"{self.unknown:,} unknown",
             f"  records__rejected: {self.rejected:,} rows",
+            *minutes,
             f"  {'holds: nothing is missing, nothing is there twice' if self.holds else 'FAILS'}",
         ]
 
 
 def prove(
-    bootstrap_servers: str, topic: str, ends: Mapping[int, int], *, raw: str, rejected: str
+    bootstrap_servers: str,
+    topic: str,
+    ends: Mapping[int, int],
+    *,
+    raw: str,
+    rejected: str,
+    counted: Counted | None,
 ) -> Proof:
     """Compares the topic up to the offsets `ends` with the Delta tables at two paths."""
     from deltalake import DeltaTable
 
     content = read_topic(bootstrap_servers, topic, ends)
     rows = DeltaTable(raw).to_pyarrow_table(columns=["id"]).column("id").to_pylist()
-    kept = DeltaTable(rejected).count() if DeltaTable.is_deltatable(rejected) else 0
-    return compared(topic, content, Counter(rows), rejected=kept)
+    return compared(topic, content, Counter(rows), rejected=_count(rejected), counted=counted)
 
 
-def compared(topic: str, content: TopicContent, rows: Counter[Any], *, rejected: int) -> Proof:
+def counted_in(address: str, table: str, *, late: str) -> Counted:
+    """What the minutes in PostgreSQL sum up to, and the rows of the Delta table at `late`."""
+    import psycopg
+    from psycopg import sql
+
+    query = sql.SQL("SELECT coalesce(sum(readings), 0) FROM {}").format(sql.Identifier(table))
+    with psycopg.connect(address) as database:
+        found = database.execute(query).fetchone()
+    assert found is not None
+    return Counted(int(found[0]), _count(late))
+
+
+def _count(path: str) -> int:
+    from deltalake import DeltaTable
+
+    return int(DeltaTable(path).count()) if DeltaTable.is_deltatable(path) else 0
+
+
+def compared(
+    topic: str,
+    content: TopicContent,
+    rows: Counter[Any],
+    *,
+    rejected: int,
+    counted: Counted | None = None,
+) -> Proof:
     return Proof(
         topic=topic,
         content=content,
@@ -80,6 +133,7 @@ def compared(topic: str, content: TopicContent, rows: Counter[Any], *, rejected:
         twice=sum(count - 1 for count in rows.values() if count > 1),
         unknown=sum(count for number, count in rows.items() if number not in content.ids),
         rejected=rejected,
+        counted=counted,
     )
 
 

@@ -26,7 +26,8 @@ _TWICE = 0.003
 _AHEAD = 0.001
 _AHEAD_S = 3600.0
 HISTORY_S = 2 * DAY_S
-_HISTORY_RECORDS = 20_000
+_HISTORY_PER_DEVICE = 100
+_FAULTS_PER_DEVICE_S = 1 / 150
 _CALM_S = 10.0
 """How long nothing goes wrong after the start."""
 SETTLES_S = 25.0
@@ -56,7 +57,8 @@ class Fleet:
     def __post_init__(self) -> None:
         self._random = random.Random(self.seed)
         self._ids = 0
-        self._world = World(self.seed, self.devices)
+        every_s = 1 / (_FAULTS_PER_DEVICE_S * self.devices)
+        self._world = World(self.seed, self.devices, fault_every_s=every_s)
 
     @property
     def faults(self) -> list[Fault]:
@@ -87,7 +89,7 @@ class Fleet:
     def write_history(self) -> None:
         """Writes what was measured in the two days before; returns when the broker has it."""
         now_s = time.time()
-        records = min(_HISTORY_RECORDS, int(self.rate * HISTORY_S))
+        records = min(_HISTORY_PER_DEVICE * self.devices, int(self.rate * HISTORY_S))
         send, flush = self._sending()
         for number in range(records):
             at_s = now_s - HISTORY_S * (1 - number / records)

@@ -128,7 +128,7 @@ class World:
 
 
 def device_name(number: int) -> str:
-    return f"device-{number:03d}"
+    return f"device-{number:04d}"
 
 
 def _device(number: int, chance: random.Random) -> Device:

@@ -4,7 +4,7 @@ from collections import Counter
 
 import pytest
 
-from headwater.demo.proof import TopicContent, compared, is_ahead, readable_id
+from headwater.demo.proof import Counted, TopicContent, compared, is_ahead, readable_id
 
 CONTENT = TopicContent(records=5, ids=Counter([1, 2, 3, 4]), malformed=1)
 
@@ -29,6 +29,18 @@ def test_a_wrong_count_is_no_proof(rows: list[int], rejected: int, what: str) ->
     assert proof.lines()[-1].strip() == "FAILS"
     if what != "rejected":
         assert getattr(proof, what) == 1
+
+
+@pytest.mark.parametrize(
+    ("counted", "holds"),
+    [(Counted(3, 1), True), (Counted(4, 0), True), (Counted(3, 0), False), (Counted(4, 1), False)],
+)
+def test_the_minutes_count_every_reading_once_or_keep_it_as_late(
+    counted: Counted, *, holds: bool
+) -> None:
+    proof = compared("t", CONTENT, Counter([1, 2, 3, 4]), rejected=1, counted=counted)
+    assert proof.holds is holds
+    assert f"{counted.readings} readings counted, {counted.late} late" in "\n".join(proof.lines())
 
 
 def test_a_record_is_readable_when_it_parses() -> None:
