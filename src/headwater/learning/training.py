@@ -16,7 +16,7 @@ from headwater.runtime.failures import first_line
 from headwater.runtime.frames import users_line
 from headwater.runtime.models import NONE, ColumnsDoNotFit, ModelStore, Version
 from headwater.runtime.queries import RunningQueries
-from headwater.runtime.session import scheduled_as
+from headwater.runtime.session import Share, scheduled_in
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -211,7 +211,7 @@ class Training:
 
     def _work(self, run: RunningQueries, trainer: Trainer) -> None:
         run.spark.addTag(_tag(run))
-        with scheduled_as(run.spark, f"{run.name}/{trainer.store.model.name}"):
+        with scheduled_in(run.spark, Share.BESIDE):
             self._train_when_due(trainer)
 
     def _train_when_due(self, trainer: Trainer) -> None:

@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 from headwater.errors import HeadwaterError, RowsUnreadable, SqlTimeout
 from headwater.runtime.failures import first_line
-from headwater.runtime.session import scheduled_as
+from headwater.runtime.session import Share, scheduled_in
 from headwater.settings import Settings
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-_POOL = "headwater/questions"
 _AGAIN_S = 0.2
 
 
@@ -46,7 +45,7 @@ def copied(
     spark.addTag(tag)
     threading.Thread(target=watch, name="headwater-question", daemon=True).start()
     try:
-        with scheduled_as(spark, _POOL):
+        with scheduled_in(spark, Share.BESIDE):
             found = read().limit(rows)
             if has_timed_out.is_set():
                 raise SqlTimeout(timeout_s)

@@ -40,7 +40,7 @@ from headwater.runtime.query import Launched, Query
 from headwater.runtime.rejects import RejectedRecords, reported_by, source_index
 from headwater.runtime.replay import Replay
 from headwater.runtime.savepoints import require_restored
-from headwater.runtime.session import scheduled_as
+from headwater.runtime.session import Share, scheduled_in
 from headwater.runtime.sides import DeltaSideStore, SideStore, SideTable, SideTables
 from headwater.runtime.specification import QuerySpec, read_request, write_request
 from headwater.runtime.storage import FileNote, Files, Storage, last_number
@@ -425,7 +425,7 @@ class RunningQueries:
         try:
             with (
                 watermark_policy(self._spark, spec.table.watermarks),
-                scheduled_as(self._spark, f"{self.name}/{spec.name}"),
+                scheduled_in(self._spark, Share.QUERIES),
                 self._launching,
             ):
                 query = writer.start() if self._clock is None else start_on(writer, self._clock)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import enum
 import os
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator
@@ -105,7 +106,7 @@ def spark_settings(settings: Settings) -> list[SparkSetting]:
         SparkSetting(
             "spark.scheduler.mode",
             "FAIR",
-            "no query waits for the long jobs of another: each has its own share of the cores",
+            "queries take turns, the oldest job first; what goes on beside them has its own share",
         ),
         SparkSetting(
             _SQL + "codegen.cache.maxEntries",
@@ -277,10 +278,19 @@ def open_session(
     return session
 
 
+class Share(enum.Enum):
+    """Of the cores. Within one, the oldest job comes first. A share for each query would not be
+    fair: of those that have no task running, Spark always takes the one whose name comes first."""
+
+    QUERIES = "headwater/queries"
+    BESIDE = "headwater/beside"
+    """Models that are trained, questions that are asked."""
+
+
 @contextlib.contextmanager
-def scheduled_as(spark: SparkSession, name: str) -> Iterator[None]:
-    """What this thread begins, queries too, has a share of the cores under this name."""
-    spark.sparkContext.setLocalProperty(_POOL, name)
+def scheduled_in(spark: SparkSession, share: Share) -> Iterator[None]:
+    """What this thread begins, queries too, is done in a share of the cores."""
+    spark.sparkContext.setLocalProperty(_POOL, share.value)
     try:
         yield
     finally:
