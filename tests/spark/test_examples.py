@@ -171,7 +171,8 @@ def test_the_fleet_serves_its_results_from_postgres(example: Load) -> None:
         "site_trends": "postgres table demo_site_trends",
         "alerts": "postgres table demo_alerts",
     }
+    plan = example("iot", "again").pipeline.plan(tables=["anomalies"])
     assert set(plan.upstream) == {"raw"}
-    decisions = plan.tables["alerts"].decisions
+    decisions = plan.tables["anomalies"].decisions
     assert decisions is not None
     assert any("model baseline" in note for note in decisions.notes)

@@ -193,7 +193,7 @@ def _drive(
 ) -> tuple[bool, dict[int, int]]:
     """Lets the fleet write, then the pipeline read what is left; also after Ctrl-C."""
     from headwater.connectors.kafka import end_offsets
-    from headwater.demo.app import TOPIC
+    from headwater.demo.app import ANOMALIES, TOPIC
 
     driver.view.start()
     try:
@@ -201,10 +201,13 @@ def _drive(
         fleet.start()
         driver.drive(started, is_over=lambda: fleet.has_ended)
         fleet.stop()
-        ends, ended = end_offsets(application.settings.connection("kafka"), TOPIC), time.monotonic()
+        broker, ended = application.settings.connection("kafka"), time.monotonic()
+        ends = end_offsets(broker, TOPIC)
         wrote = f"The fleet wrote {fleet.sent - before:,} records in {ended - began:.1f} s"
         driver.view.say(f"{wrote}; reading to the end of the topic.")
         driver.wait(started, lambda: has_drained(started, TOPIC, ends), timeout_s=_DRAIN_S)
+        found = end_offsets(broker, ANOMALIES)
+        driver.wait(started, lambda: has_drained(started, ANOMALIES, found), timeout_s=_DRAIN_S)
         driver.view.say(f"Every table was at the end {time.monotonic() - ended:.1f} s later.")
         return driver.stop(started, deadline_s=application.settings.stop_deadline_s), ends
     finally:
@@ -212,7 +215,7 @@ def _drive(
 
 
 def has_drained(started: RunningPipeline, topic: str, ends: dict[int, int]) -> bool:
-    """Whether every running query has committed the topic up to its end offsets."""
+    """Whether every running query of the topic has committed it up to its end offsets."""
     return all(
         _reached(query.progress, topic, ends)
         for query in started.queries.values()
@@ -224,7 +227,10 @@ def _reached(progress: dict[str, object] | None, topic: str, ends: dict[int, int
     sources = (progress or {}).get("sources")
     if not isinstance(sources, list) or not sources:
         return not any(ends.values())
-    reached = (sources[0].get("endOffset") or {}).get(topic, {})
+    offsets = sources[0].get("endOffset") or {}
+    if offsets and topic not in offsets:
+        return True
+    reached = offsets.get(topic, {})
     return all(int(reached.get(str(partition), 0)) >= end for partition, end in ends.items())
 
 
