@@ -57,8 +57,8 @@ def spark_settings(settings: Settings) -> list[SparkSetting]:
         SparkSetting(_SQL + "shuffle.partitions", str(partitions), why_partitions),
         SparkSetting(
             "spark.driver.defaultJavaOptions",
-            "-XX:+UseParallelGC -Djava.net.preferIPv6Addresses=false",
-            "throughput counts more than pauses in a micro-batch",
+            f"{_JVM}{_first_heap(settings)}",
+            "throughput counts more than pauses in a micro-batch; no collections while it grows",
         ),
         SparkSetting(
             _SQL + "streaming.stateStore.providerClass",
@@ -186,7 +186,7 @@ def _of_cluster(settings: Settings) -> list[SparkSetting]:
     chosen = [
         SparkSetting(
             "spark.executor.defaultJavaOptions",
-            "-XX:+UseParallelGC -Djava.net.preferIPv6Addresses=false",
+            _JVM,
             "as in the driver",
         ),
         SparkSetting(
@@ -223,9 +223,17 @@ def _driver_memory(settings: Settings) -> SparkSetting:
     key = "spark.driver.memory"
     if settings.driver_memory:
         return SparkSetting(key, settings.driver_memory, "driver_memory of the profile")
+    return SparkSetting(key, f"{_heap_mb()}m", "a quarter of the machine's memory, 1 to 4 GB")
+
+
+def _heap_mb() -> int:
     machine_mb = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // _MEGABYTE
-    heap_mb = max(1024, min(4096, machine_mb // 4))
-    return SparkSetting(key, f"{heap_mb}m", "a quarter of the machine's memory, 1 to 4 GB")
+    return max(1024, min(4096, machine_mb // 4))
+
+
+def _first_heap(settings: Settings) -> str:
+    """Begins with a quarter of the heap: the JVM's own choice grows by many collections."""
+    return "" if settings.driver_memory else f" -Xms{_heap_mb() // 4}m"
 
 
 def open_session(
@@ -298,6 +306,7 @@ def scheduled_in(spark: SparkSession, share: Share) -> Iterator[None]:
 
 
 _POOL = "spark.scheduler.pool"
+_JVM = "-XX:+UseParallelGC -XX:MetaspaceSize=256m -Djava.net.preferIPv6Addresses=false"
 _JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 _CLASS_OF = {
     JarSet.DELTA: "io.delta.tables.DeltaTable",
