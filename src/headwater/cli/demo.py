@@ -53,12 +53,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--rate",
         type=options.count,
-        default=1000,
+        default=2500,
         metavar="N",
-        help="records a second (default: 1000)",
+        help="records a second (default: 2500)",
     )
     parser.add_argument(
-        "--devices", type=options.count, default=100, metavar="N", help="default: 100"
+        "--devices", type=options.count, default=1000, metavar="N", help="default: 1000"
     )
     parser.add_argument("--keep", action="store_true", help="leave the servers running")
 
