@@ -25,6 +25,7 @@ from headwater.settings import Connection, Settings
 ROWS = 1_000_000
 FILES = 20
 PER_BATCH = "4 files"
+_WARM_UPS = 3
 SCHEMA = "id long, device string, at timestamp, celsius double"
 
 
@@ -35,7 +36,9 @@ def measure(*, pairs: int) -> tuple[list[Figure], Any]:
         spark = open_session(Settings(folder), [JarSet.KAFKA])
         try:
             _readings(spark).write.parquet(str(folder / "in"))
-            _seconds(folder, "warm_up", "exactly_once")
+            for number in range(_WARM_UPS):
+                _seconds(folder, f"warm_once_{number}", "exactly_once")
+                _seconds(folder, f"warm_plain_{number}", "at_least_once")
             results = alternate(
                 lambda: _seconds(folder, f"once_{time.time_ns()}", "exactly_once"),
                 lambda: _seconds(folder, f"plain_{time.time_ns()}", "at_least_once"),

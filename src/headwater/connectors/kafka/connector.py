@@ -18,7 +18,7 @@ from headwater.connectors.interface import (
     OffsetRange,
     ReadRequest,
     WriteRequest,
-    batch_by_batch,
+    each_batch,
     limit_option,
     option_texts,
 )
@@ -243,20 +243,37 @@ class Kafka(Connector):
         )
 
     def write_stream(self, frame: DataFrame, request: WriteRequest) -> DataStreamWriter:
-        if request.is_exactly_once:
-            self._write_options(frame, request)
-            return batch_by_batch(self, frame, request)
         options = self._write_options(frame, request)
+        # Made by the stream's own plan: a batch that is written has little to plan.
+        records = frame.select(*self._record(frame, request.key))
+        if request.is_exactly_once:
+            return each_batch(
+                records,
+                lambda rows, query, batch: self._write(
+                    rows, options, request, query=query, batch=batch
+                ),
+            )
         if request.is_async_progress:
             options |= _ASYNC_PROGRESS
-        records = frame.select(*self._record(frame, request.key))
         return records.writeStream.format("kafka").options(**{**options, **self.options})
 
     def write_increment(
         self, frame: DataFrame, request: WriteRequest, *, query: str, batch: int
     ) -> None:
-        options = {**self._write_options(frame, request), **self.options}
+        options = self._write_options(frame, request)
         records = frame.select(*self._record(frame, request.key))
+        self._write(records, options, request, query=query, batch=batch)
+
+    def _write(
+        self,
+        records: DataFrame,
+        options: Mapping[str, str],
+        request: WriteRequest,
+        *,
+        query: str,
+        batch: int,
+    ) -> None:
+        options = {**options, **self.options}
         if request.note is None or not request.is_exactly_once:
             records.write.format("kafka").options(**options).save()
             return
