@@ -100,10 +100,15 @@ class BatchCompleted(Event):
     state_partitions: int | None = None
     state_commit_ms: int | None = None
     """Time to commit state, of one partition on average, over all operators."""
-    latency_avg_ms: int | None = None
-    """From the time of an event to the commit of its batch; None without a watermark."""
+    latency_p50_ms: int | None = None
+    """From the time of an event to the commit of its batch, of the row in the middle; None without
+    event time."""
+    latency_p99_ms: int | None = None
+    """So much was enough for 99 of 100 rows."""
+    latency_rows: Mapping[int, int] = field(default_factory=dict)
+    """Rows by how many milliseconds they took at most, in buckets that are an eighth wide."""
     latency_max_ms: int | None = None
-    """The same of the batch's oldest row."""
+    """Of the batch's oldest row; None without a watermark."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,5 +1,5 @@
-"""The classes of our own in the JVM: local files without a process for each of them, the lags of
-rows as they pass, what tasks tell their driver, appends to Delta that are known to be new, the
+"""The classes of our own in the JVM: local files without a process for each of them, lags and ages
+of rows as they pass, what tasks tell their driver, appends to Delta that are known to be new, the
 header by which records of Kafka are known again, PostgreSQL's COPY, and models that change from
 batch to batch.
 
@@ -17,6 +17,7 @@ from headwater.local.cache import cache_folder
 
 LOCAL_FILES = "io.headwater.LocalFiles"
 LAGS = "io.headwater.Lags"
+AGES = "io.headwater.Ages"
 TOLD = "io.headwater.Told"
 APPEND = "io.headwater.Append"
 LABEL = "io.headwater.Label"

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from headwater.jvm.classes import EXPRESSIONS, TYPES, java_class, module
-from headwater.jvm.jar import LAGS, TOLD
+from headwater.jvm.jar import AGES, LAGS, TOLD
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -84,6 +84,24 @@ class Lags:
     def sketch(self) -> bytes:
         """All lags so far, as a `KllLongsSketch`."""
         return bytes(self._java.value())
+
+
+class Ages:
+    """How old rows are, counted from inside a query."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._spark = spark
+        context: Any = spark.sparkContext._jsc
+        self._java = java_class(spark, AGES)()
+        context.sc().register(self._java)
+
+    def drawn(self, age_ms: Column) -> Column:
+        """False; adds an age, which is not NULL, wherever it is evaluated."""
+        return _told(self._spark, self._java, age_ms.cast("long"))
+
+    def since_last(self) -> list[tuple[int, int]]:
+        """Up to which age, and how many rows, since this was last asked; the youngest first."""
+        return [(end_ms, rows) for end_ms, rows in json.loads(self._java.take())]
 
 
 class Ear:

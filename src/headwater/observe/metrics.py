@@ -84,7 +84,7 @@ DURATION = Family("headwater_batch_duration_seconds", "histogram", "Time of a wh
 LATENCY = Family(
     "headwater_latency_seconds",
     "histogram",
-    "From the time of an event to the commit of its batch: the average of each batch, by rows",
+    "From the time of an event to the commit of its batch, by rows",
 )
 OLDEST = Family(
     "headwater_latency_oldest_seconds", "gauge", "The same of the last batch's oldest row"
@@ -209,9 +209,8 @@ class Metrics:
         if event.watermark is not None and (at := _epoch_s(event.watermark)) > 0:
             self._set(WATERMARK, at, table=table)
             self._set(WATERMARK_LAG, committed_s - at, table=table)
-        if event.latency_avg_ms is not None and event.input_rows:
-            seconds = event.latency_avg_ms / 1000
-            self._observe(LATENCY, LATENCY_BUCKETS_S, seconds, event.input_rows, table=table)
+        for took_ms, rows in event.latency_rows.items():
+            self._observe(LATENCY, LATENCY_BUCKETS_S, took_ms / 1000, rows, table=table)
         if event.latency_max_ms is not None:
             self._set(OLDEST, event.latency_max_ms / 1000, table=table)
 

@@ -37,7 +37,7 @@ from headwater.errors import FunctionFailed, HeadwaterError, Location, NotADataF
 from headwater.event_time.plans import as_bounded
 from headwater.event_time.watermark import moment, steady
 from headwater.graph import Graph
-from headwater.jvm.telling import Ear, Lags
+from headwater.jvm.telling import Ages, Ear, Lags
 from headwater.runtime.lateness import lag
 from headwater.runtime.models import ModelStore
 from headwater.runtime.specification import read_request
@@ -225,14 +225,16 @@ NO_OBSERVATION = (TriggerKind.CONTINUOUS, TriggerKind.REAL_TIME)
 @dataclass(frozen=True, slots=True)
 class Gate:
     """Hears of rejected records; with `lags` it is measured how far rows are behind `newest`, the
-    newest event time of earlier batches. `batch` is the number of the batch that runs, `now_ms` its
-    time: `current_timestamp` would be written into the code, and that compiled anew each time."""
+    newest event time of earlier batches, with `ages` how old they are. `batch` is the number of the
+    batch that runs, `now_ms` its time: `current_timestamp` would be written into the code, and that
+    compiled anew each time."""
 
     ear: Ear
     batch: Column
     now_ms: Column
     newest: Column | None = None
     lags: Lags | None = None
+    ages: Ages | None = None
 
 
 def is_judged(source: Source) -> bool:
@@ -314,23 +316,29 @@ def _accepted(frame: DataFrame, source: Source, gate: Gate | None) -> DataFrame:
         batch = steady(frame.sparkSession, gate.batch)
         passes = F.when(F.col(REJECTED), gate.ear.noted(batch)).otherwise(F.lit(True))
         accepted = frame.where(passes).drop(REJECTED)
-    if gate is None or gate.newest is None or gate.lags is None or source.event_time is None:
-        return accepted
-    return _measured(accepted, source, gate.newest, gate.lags)
+    return accepted if gate is None else _measured(accepted, source, gate)
 
 
-def _measured(frame: DataFrame, source: Source, newest: Column, lags: Lags) -> DataFrame:
+def _measured(frame: DataFrame, source: Source, gate: Gate) -> DataFrame:
+    """Rows that are told of on the way: how far behind the newest, and how old they are."""
     from pyspark.sql import functions as F
 
-    assert source.event_time is not None
-    is_data, event_time = source.connector.is_data(), F.col(quoted(source.event_time))
-    # 0 stands for: not known yet.
-    newest_ms = steady(frame.sparkSession, F.coalesce(F.unix_millis(newest), F.lit(0)))
-    is_known = (newest_ms != 0) & event_time.isNotNull()
+    if source.event_time is None:
+        return frame
+    spark, event_time = frame.sparkSession, F.col(quoted(source.event_time))
+    is_data, is_known = source.connector.is_data(), event_time.isNotNull()
     if is_data is not None:
         is_known = is_known & is_data
-    passes = F.when(is_known, ~lags.drawn(lag(event_time, newest_ms))).otherwise(F.lit(True))
-    return frame.where(passes)
+    if gate.ages is not None:
+        age = lag(event_time, steady(spark, gate.now_ms))
+        frame = frame.where(F.when(is_known, ~gate.ages.drawn(age)).otherwise(F.lit(True)))
+    if gate.newest is not None and gate.lags is not None:
+        # 0 stands for: not known yet.
+        newest_ms = steady(spark, F.coalesce(F.unix_millis(gate.newest), F.lit(0)))
+        behind = gate.lags.drawn(lag(event_time, newest_ms))
+        is_measured = (newest_ms != 0) & is_known
+        frame = frame.where(F.when(is_measured, ~behind).otherwise(F.lit(True)))
+    return frame
 
 
 def _watermarked(frame: DataFrame, source: Source, lateness: str | None = None) -> DataFrame:

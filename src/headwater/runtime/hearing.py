@@ -1,5 +1,5 @@
-"""What running queries tell of their batches: late rows, rejected records, how far rows are
-behind."""
+"""What running queries tell of their batches: late rows, rejected records, how far rows are behind
+and how old they are."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from headwater.event_time.watch import Watch
 from headwater.event_time.watermark import asked_per_batch, batch_watermark
 from headwater.events import LateCount
 from headwater.graph import Graph
-from headwater.jvm.telling import Ear
+from headwater.jvm.telling import Ages, Ear
 from headwater.runtime.frames import Gate
 from headwater.runtime.late import newest_seen, watch_over
+from headwater.runtime.latency import latencies, quantile
 from headwater.runtime.lateness import LatenessMeter
 from headwater.runtime.offsets import OffsetLog
 from headwater.runtime.progress import batch_completed
@@ -38,6 +39,7 @@ class Hearing:
         self._meter = LatenessMeter(spark, storage)
         self._watches: dict[str, Watch] = {}
         self._ears: dict[str, dict[str, Ear]] = {}
+        self._ages: dict[str, dict[str, Ages]] = {}
         self._late: dict[str, LateCount] = {}
         self._rejected: dict[str, int] = {}
 
@@ -52,7 +54,10 @@ class Hearing:
             late = self._graph.tables[table].late
             newest = newest_seen(watermark, self._graph.sources_of(table), late)
         lags = None if newest is None else self._meter.lags(source.name)
-        return Gate(ear, batch, now_ms, newest, lags)
+        ages = Ages(self._spark) if self._measures and source.event_time is not None else None
+        if ages is not None:
+            self._ages.setdefault(table, {})[source.name] = ages
+        return Gate(ear, batch, now_ms, newest, lags, ages)
 
     def watched(self, spec: QuerySpec, frame: DataFrame, log: OffsetLog) -> DataFrame:
         """A query that lets no late row into its state, where it has a policy for them."""
@@ -69,6 +74,10 @@ class Hearing:
         if heard is not None:
             self._late[table] = self._late.get(table, LateCount()) + heard.count
             event = replace(event, late=heard.count)
+        if table in self._ages:
+            rows = latencies(self._ages[table].values(), event.duration_ms)
+            p50_ms, p99_ms = quantile(rows, 0.5), quantile(rows, 0.99)
+            event = replace(event, latency_rows=rows, latency_p50_ms=p50_ms, latency_p99_ms=p99_ms)
         ears = self._ears.get(table, {})
         counts = {source: ear.counter.since_last() for source, ear in ears.items()}
         rejected = {source: ear.heard(event.batch) for source, ear in ears.items()}

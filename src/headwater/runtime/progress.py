@@ -43,7 +43,6 @@ def batch_completed(table: str, progress: dict[str, Any]) -> BatchCompleted:
         state_partitions=max((int(o.get("numShufflePartitions", 0)) for o in operators), default=0)
         or None,
         state_commit_ms=_state_commit_ms(operators),
-        latency_avg_ms=_since(event_time.get("avg"), committed_ms),
         latency_max_ms=_since(event_time.get("min"), committed_ms),
     )
 

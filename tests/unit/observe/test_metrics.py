@@ -34,7 +34,7 @@ def batch(number: int, **facts: object) -> BatchCompleted:
         "rejected": {"signals": 1},
         "kafka_lags": {"signals:0": 5, "signals:1": 0},
         "durations_ms": {"triggerExecution": 400, "addBatch": 300},
-        "latency_avg_ms": 1500,
+        "latency_rows": {1400: 4, 1600: 6},
         **facts,
     }
     at = "2026-01-01T12:00:00.000Z"
@@ -81,14 +81,14 @@ def test_gauges_hold_the_last_value_in_base_units() -> None:
 def test_histograms_are_cumulative_and_weighted_by_rows() -> None:
     metrics = Metrics("iot")
     metrics.report(batch(0))
-    metrics.report(batch(1, latency_avg_ms=90_000))
+    metrics.report(batch(1, latency_rows={90_000: 10}))
     found = values(metrics)
     assert found["headwater_batch_duration_seconds_count", ""] == 2
     assert found["headwater_batch_duration_seconds_bucket", "0.25"] == 0
     assert found["headwater_batch_duration_seconds_bucket", "0.5"] == 2
     assert found["headwater_latency_seconds_bucket", "2.5"] == 10
     assert found["headwater_latency_seconds_bucket", "+Inf"] == 20
-    assert found["headwater_latency_seconds_sum", ""] == pytest.approx(15 + 900)
+    assert found["headwater_latency_seconds_sum", ""] == pytest.approx(5.6 + 9.6 + 900)
 
 
 def test_a_query_that_fails_or_restarts_is_not_running() -> None:

@@ -25,10 +25,17 @@ _AVERAGED = (
     "processed_rows_per_s",
     "duration_ms",
     "watermark_lag_s",
-    "latency_avg_ms",
+    "latency_p50_ms",
     *PHASES,
 )
-_HIGHEST = ("batch", "state_rows", "state_bytes", "latency_max_ms", "kafka_lag")
+_HIGHEST = (
+    "batch",
+    "state_rows",
+    "state_bytes",
+    "latency_p99_ms",
+    "latency_max_ms",
+    "kafka_lag",
+)
 COLUMNS = ("at", *_SUMMED, *_AVERAGED, *_HIGHEST)
 
 Point = dict[str, float | None]

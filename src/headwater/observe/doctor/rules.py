@@ -205,7 +205,7 @@ def watermark_stuck(case: Case) -> Advice | None:
     busy = case.busy
     if len(busy) < 2 * _FEWEST or not _stands_still(case) or watermark_held_back(case):
         return None
-    moves = {b.latency_avg_ms for b in busy if b.latency_avg_ms is not None}
+    moves = {b.latency_max_ms for b in busy if b.latency_max_ms is not None}
     if not moves:
         return None
     return Advice(

@@ -37,7 +37,7 @@ def batch(number: int, **facts: Any) -> BatchCompleted:
         "kafka_lag": 100,
         "kafka_lags": {"signals:0": 50, "signals:1": 50},
         "source_rows": {"KafkaV2[Subscribe[signals]]": 5000},
-        "latency_avg_ms": 900,
+        "latency_max_ms": 900,
         "durations_ms": {
             "triggerExecution": 300,
             "addBatch": 200,

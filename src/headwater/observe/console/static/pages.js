@@ -153,7 +153,7 @@ export function table(main, { id, rest }) {
         line("Rows per second", count, ["in", "input_rows_per_s", 1], ["processed", "processed_rows_per_s", 2]),
         line("Rows per batch", count, ["in", "input_rows", 1], ["out", "output_rows", 2]),
         chart({ title: "Batch time by phase", format: seconds, stacked: true, times: columns.at, series: PHASES.map((phase, i) => ({ name: phase, color: i + 1, values: columns[phase].map((value) => (value === null ? null : value / 1000)) })) }),
-        line("Event to commit", seconds, ["average", "latency_avg_ms", 1, 0.001], ["oldest row", "latency_max_ms", 4, 0.001]),
+        line("Event to commit", seconds, ["p50", "latency_p50_ms", 1, 0.001], ["p99", "latency_p99_ms", 2, 0.001], ["oldest row", "latency_max_ms", 4, 0.001]),
         line("Watermark behind the commit", seconds, ["lag", "watermark_lag_s", 1]),
         line("Rows in state", count, ["rows", "state_rows", 3]),
         line("Memory of state", bytes, ["bytes", "state_bytes", 3]),
