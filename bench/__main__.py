@@ -26,6 +26,7 @@ NAMES = (
     "flat",
     "dstream",
     "dstream_flat",
+    "console",
     "demo",
     "tests",
 )

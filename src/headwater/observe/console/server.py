@@ -114,6 +114,10 @@ class ConsoleProcess:
             raise AddressTaken("console", port, None)
         self.address: str = mine.recv()
 
+    @property
+    def pid(self) -> int | None:
+        return self._process.pid
+
     def close(self) -> None:
         if self._process.is_alive():
             self._process.terminate()

@@ -1,11 +1,11 @@
-// Chooses the page by the address, looks again every second, and says when nobody answers.
+// Chooses the page by the address, looks again twice a second, and says when nobody answers.
 
 import { Refused, get, takeToken, useToken } from "./api.js";
 import { h, replace } from "./dom.js";
 import * as pages from "./pages.js";
 
 const TABS = [["overview", "Overview"], ["events", "Events"], ["rows", "Rows"], ["models", "Models"], ["sql", "SQL"], ["doctor", "Doctor"]];
-const EVERY_MS = 800;
+const EVERY_MS = 500;
 const main = document.getElementById("main");
 const banner = document.getElementById("banner");
 const crumb = document.getElementById("crumb");
