@@ -206,7 +206,16 @@ def test_an_input_that_will_not_do_is_refused(spark: SparkSession) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["ads", "clickstream", "etl", "inactive", "one_function", "web_log", "word_count"]
+    "name",
+    [
+        "ads",
+        "clickstream",
+        "etl",
+        "inactive",
+        "one_function",
+        pytest.param("web_log", marks=pytest.mark.matrix),
+        "word_count",
+    ],
 )
 def test_the_examples_hold(spark: SparkSession, example: Load, name: str) -> None:
     # All of them run over 20 seeds in `bench verify`, the largest only there with crashes.
