@@ -13,20 +13,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headwater.cli import options
-from headwater.cli.exit_codes import ExitCode
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
     from headwater.cli.app import Application
     from headwater.cli.drive import Driver
-    from headwater.demo.judging import Finding
-    from headwater.demo.proof import Proof
     from headwater.demo.simulator import Fleet
     from headwater.events import Report
-    from headwater.runtime.models import ModelStore
     from headwater.runtime.running import RunningPipeline
-    from headwater.runtime.storage import Storage
     from headwater.settings import Settings
 
 SUMMARY = "run the main job for a while, prove its counts and judge its findings"
@@ -139,6 +132,7 @@ def _start_from_nothing(settings: Settings, servers: Sequence[str]) -> None:
 def _run(
     application: Application, args: argparse.Namespace, report: Report, tables: list[str]
 ) -> int:
+    from headwater.cli.demo_verdict import proof_of, tell_findings, tell_proof, without_learning
     from headwater.cli.drive import Driver
     from headwater.cli.run import first_rows, tell_plan, tell_where
     from headwater.cli.sessions import session_for
@@ -180,11 +174,11 @@ def _run(
             was_forced, ends = _drive(started, driver, fleet, application)
         code = tell_end(started, driver, was_forced=was_forced)
         with step("Asking the first baseline what it would have found", report):
-            frozen = _without_learning(application, spark)
+            frozen = without_learning(application, spark)
     with step("Reading the topic and the table for the proof", report):
-        proof = _proof(application, fleet, ends, tables)
-    proved = _tell_proof(fleet, proof)
-    _judge(application, frozen)
+        proof = proof_of(application, fleet, ends, tables)
+    proved = tell_proof(fleet, proof)
+    tell_findings(application, frozen, Path(_TRUTH))
     return proved or code
 
 
@@ -232,91 +226,6 @@ def _reached(progress: dict[str, object] | None, topic: str, ends: dict[int, int
         return True
     reached = offsets.get(topic, {})
     return all(int(reached.get(str(partition), 0)) >= end for partition, end in ends.items())
-
-
-def _storage(application: Application) -> Storage:
-    from headwater.runtime.storage import Storage
-
-    return Storage(application.settings.storage_root, application.pipeline.name)
-
-
-def _proof(
-    application: Application, fleet: Fleet, ends: dict[int, int], tables: Sequence[str]
-) -> Proof | None:
-    from headwater.cli.demo_servers import postgres_address
-    from headwater.demo.app import MINUTES, TOPIC
-    from headwater.demo.proof import counted_in, prove
-
-    if fleet.failure is not None:
-        return None
-    storage = _storage(application)
-    counted = None
-    if "device_minutes" in tables:
-        address = postgres_address(application.settings.connection("postgres"))
-        counted = counted_in(address, MINUTES, late=storage.table("device_minutes__late"))
-    return prove(
-        fleet.bootstrap_servers,
-        TOPIC,
-        ends,
-        raw=storage.table("raw"),
-        rejected=storage.table("records__rejected"),
-        counted=counted,
-    )
-
-
-def _tell_proof(fleet: Fleet, proof: Proof | None) -> ExitCode:
-    if proof is None:
-        print(f"The fleet failed: {fleet.failure}")
-        return ExitCode.FAILED
-    print("\n".join(proof.lines()), flush=True)
-    return ExitCode.OK if proof.holds else ExitCode.FAILED
-
-
-def _baselines(application: Application, spark: SparkSession | None = None) -> ModelStore:
-    from headwater.runtime.models import ModelStore
-
-    model = application.pipeline.definitions().models["baseline"]
-    return ModelStore(_storage(application), model, spark)
-
-
-def _without_learning(application: Application, spark: SparkSession) -> list[Finding]:
-    from headwater.demo.findings import without_learning
-
-    store = _baselines(application, spark)
-    published = [version for version in store.versions() if version.is_published]
-    if len(published) < 2:
-        return []
-    raw = spark.read.format("delta").load(_storage(application).table("raw"))
-    baseline = store.at(published[0].version)
-    return without_learning(raw, baseline, since_s=published[1].published_s)
-
-
-def _judge(application: Application, frozen: Sequence[Finding]) -> None:
-    """What was found, held against the truth, from the first retraining on."""
-    from headwater.demo.app import ANOMALIES
-    from headwater.demo.findings import collected
-    from headwater.demo.judging import judged, read_truth
-    from headwater.demo.simulator import SETTLES_S
-
-    published = [version for version in _baselines(application).versions() if version.is_published]
-    for version in published:
-        number, at = version.version, version.trained_at
-        print(f"baseline: version {number} of {at}, {version.rows} devices")
-    if len(published) < 2:
-        print("findings are judged from the first retraining on; there was none yet")
-        return
-    servers = application.settings.connection("kafka").require("bootstrap_servers")
-    storage = _storage(application)
-    found = collected(servers, ANOMALIES, storage, first_version=published[1].version)
-    faults = read_truth(Path(_TRUTH))
-    since_s, until_s = published[1].published_s, found.newest_s - SETTLES_S
-    judgement = judged(faults, found.findings, since_s=since_s, until_s=until_s)
-    print(f"findings since version {published[1].version}, by the truth in {_TRUTH}:")
-    print("\n".join([*judgement.lines(), *found.lines()]))
-    others = [finding for finding in found.findings if finding.table != "anomalies"]
-    kept = judged(faults, [*frozen, *others], since_s=since_s, until_s=until_s)
-    print(f"had version {published[0].version} stayed, over the same readings:")
-    print("\n".join(kept.lines()), flush=True)
 
 
 def _tell_how_to_look(servers: Sequence[str]) -> None:

@@ -106,9 +106,9 @@ def counted_in(address: str, table: str, *, late: str) -> Counted:
 
     query = sql.SQL("SELECT coalesce(sum(readings), 0) FROM {}").format(sql.Identifier(table))
     with psycopg.connect(address) as database:
-        found = database.execute(query).fetchone()
-    assert found is not None
-    return Counted(int(found[0]), _count(late))
+        is_there = database.execute("SELECT to_regclass(%s)", [table]).fetchone() != (None,)
+        found = database.execute(query).fetchone() if is_there else None
+    return Counted(int(found[0]) if found else 0, _count(late))
 
 
 def _count(path: str) -> int:

@@ -1,0 +1,94 @@
+"""How a demo ends: the counts proved, the findings held against the truth."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from headwater.cli.demo_servers import postgres_address
+from headwater.cli.exit_codes import ExitCode
+from headwater.demo import findings
+from headwater.demo.app import ANOMALIES, MINUTES, TOPIC
+from headwater.demo.findings import collected
+from headwater.demo.judging import Finding, judged, read_truth
+from headwater.demo.proof import Proof, counted_in, prove
+from headwater.demo.simulator import SETTLES_S, Fleet
+from headwater.runtime.models import ModelStore
+from headwater.runtime.storage import Storage
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from headwater.cli.app import Application
+
+
+def _storage(application: Application) -> Storage:
+    return Storage(application.settings.storage_root, application.pipeline.name)
+
+
+def proof_of(
+    application: Application, fleet: Fleet, ends: dict[int, int], tables: Sequence[str]
+) -> Proof | None:
+    if fleet.failure is not None:
+        return None
+    storage = _storage(application)
+    counted = None
+    if "device_minutes" in tables:
+        address = postgres_address(application.settings.connection("postgres"))
+        counted = counted_in(address, MINUTES, late=storage.table("device_minutes__late"))
+    return prove(
+        fleet.bootstrap_servers,
+        TOPIC,
+        ends,
+        raw=storage.table("raw"),
+        rejected=storage.table("records__rejected"),
+        counted=counted,
+    )
+
+
+def tell_proof(fleet: Fleet, proof: Proof | None) -> ExitCode:
+    if proof is None:
+        print(f"The fleet failed: {fleet.failure}")
+        return ExitCode.FAILED
+    print("\n".join(proof.lines()), flush=True)
+    return ExitCode.OK if proof.holds else ExitCode.FAILED
+
+
+def _baselines(application: Application, spark: SparkSession | None = None) -> ModelStore:
+    model = application.pipeline.definitions().models["baseline"]
+    return ModelStore(_storage(application), model, spark)
+
+
+def without_learning(application: Application, spark: SparkSession) -> list[Finding]:
+    """What the first version of the baseline would have found, had it stayed."""
+    store = _baselines(application, spark)
+    published = [version for version in store.versions() if version.is_published]
+    if len(published) < 2:
+        return []
+    raw = spark.read.format("delta").load(_storage(application).table("raw"))
+    baseline = store.at(published[0].version)
+    return findings.without_learning(raw, baseline, since_s=published[1].published_s)
+
+
+def tell_findings(application: Application, frozen: Sequence[Finding], truth: Path) -> None:
+    """What was found, held against the truth, from the first retraining on."""
+    published = [version for version in _baselines(application).versions() if version.is_published]
+    for version in published:
+        number, at = version.version, version.trained_at
+        print(f"baseline: version {number} of {at}, {version.rows} devices")
+    if len(published) < 2:
+        print("findings are judged from the first retraining on; there was none yet")
+        return
+    servers = application.settings.connection("kafka").require("bootstrap_servers")
+    storage = _storage(application)
+    found = collected(servers, ANOMALIES, storage, first_version=published[1].version)
+    faults = read_truth(truth)
+    since_s, until_s = published[1].published_s, found.newest_s - SETTLES_S
+    judgement = judged(faults, found.findings, since_s=since_s, until_s=until_s)
+    print(f"findings since version {published[1].version}, by the truth in {truth}:")
+    print("\n".join([*judgement.lines(), *found.lines()]))
+    others = [finding for finding in found.findings if finding.table != "anomalies"]
+    kept = judged(faults, [*frozen, *others], since_s=since_s, until_s=until_s)
+    print(f"had version {published[0].version} stayed, over the same readings:")
+    print("\n".join(kept.lines()), flush=True)
