@@ -49,12 +49,15 @@ class WindowLedger:
 
     def open_windows(self, batch: int) -> OpenWindows:
         """What a version says; nothing before the first."""
-        path = f"{self._place}/{batch}.json"
-        if batch < 0 or not self._files.exists(path):
+        if not self.has_version(batch):
             return OpenWindows()
-        found = json.loads(self._files.read(path))
+        found = json.loads(self._files.read(f"{self._place}/{batch}.json"))
         holders = {int(end): int(holder) for end, holder in found["windows"].items()}
         return OpenWindows(holders, frozenset(found["dirty"]), frozenset(found.get("fired", ())))
+
+    def has_version(self, batch: int) -> bool:
+        """Whether a batch has come so far."""
+        return batch >= 0 and self._files.exists(f"{self._place}/{batch}.json")
 
     def read(
         self, spark: SparkSession, windows: OpenWindows, ends: Collection[int]

@@ -81,8 +81,10 @@ class Panes:
         entry = self._log.latest()
         if entry is None:
             return None
-        windows = self._ledger.open_windows(entry.batch)
-        due = sorted(end for end in windows.holders if end > self._clock(entry.batch).on_time_ms)
+        # A batch that still runs says nothing yet.
+        batch = entry.batch if self._ledger.has_version(entry.batch) else entry.batch - 1
+        windows = self._ledger.open_windows(batch)
+        due = sorted(end for end in windows.holders if end > self._clock(batch).on_time_ms)
         if not due:
             return None
         count = "1 window waits" if len(due) == 1 else f"{len(due):,} windows wait"
