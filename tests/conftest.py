@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from headwater.settings import Connection
 
 # Short runs of much code do not repay the second compiler; the JVMs that tests start go without it.
-# Its 48 MB for compiled code would be full after minutes.
+# The 48 MB for compiled code that they would have are full after minutes.
 _FIRST_COMPILER_ONLY = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m"
 os.environ.setdefault("JAVA_TOOL_OPTIONS", _FIRST_COMPILER_ONLY)
 
@@ -64,7 +64,12 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     settings = Settings(
         folder=tmp_path_factory.mktemp("session"), master="local[2]", driver_memory="2500m"
     )
-    session = open_session(settings, (JarSet.DELTA, JarSet.KAFKA, JarSet.POSTGRES, JarSet.MARIADB))
+    with pytest.MonkeyPatch.context() as patch:
+        if os.environ["JAVA_TOOL_OPTIONS"] == _FIRST_COMPILER_ONLY:
+            # The session of all tests runs for many minutes.
+            patch.delenv("JAVA_TOOL_OPTIONS")
+        jars = (JarSet.DELTA, JarSet.KAFKA, JarSet.POSTGRES, JarSet.MARIADB)
+        session = open_session(settings, jars)
     yield session
     session.stop()
 
