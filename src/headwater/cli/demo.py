@@ -46,12 +46,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--rate",
         type=options.count,
-        default=2500,
+        default=1000,
         metavar="N",
-        help="records a second (default: 2500)",
+        help="records a second (default: 1000)",
     )
     parser.add_argument(
-        "--devices", type=options.count, default=1000, metavar="N", help="default: 1000"
+        "--devices", type=options.count, default=500, metavar="N", help="default: 500"
     )
     parser.add_argument("--keep", action="store_true", help="leave the servers running")
 
