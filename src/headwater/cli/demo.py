@@ -39,8 +39,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--for",
         dest="for_s",
         type=options.seconds,
-        default=100.0,
-        metavar="100s",
+        default=120.0,
+        metavar="120s",
         help="how long the fleet writes (default: %(default)g s)",
     )
     parser.add_argument(
