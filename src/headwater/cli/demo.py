@@ -57,16 +57,17 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from headwater.cli.demo_servers import can_serve_postgres, demo_servers
+    from headwater.cli.demo_servers import demo_servers
     from headwater.cli.printing import step_printer
     from headwater.cli.sessions import refuse_second_run
     from headwater.events import step
+    from headwater.local.postgres import missing_package
 
     report = step_printer()
     _require_own_folder()
     application = _application()
     refuse_second_run(application)
-    servers = ["kafka", "postgres"] if can_serve_postgres() else ["kafka"]
+    servers = ["kafka", "postgres"] if missing_package() is None else ["kafka"]
     with demo_servers(Path(_HOME), servers, keeps=args.keep, report=report):
         with step("Emptying the demo's topics and tables", report):
             _start_from_nothing(application.settings, servers)

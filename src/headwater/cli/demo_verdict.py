@@ -14,7 +14,7 @@ from headwater.demo.findings import collected
 from headwater.demo.judging import Finding, judged, read_truth
 from headwater.demo.proof import Proof, counted_in, prove
 from headwater.demo.simulator import SETTLES_S, Fleet
-from headwater.runtime.models import ModelStore
+from headwater.runtime.models import ModelStore, Version
 from headwater.runtime.storage import Storage
 
 if TYPE_CHECKING:
@@ -60,10 +60,14 @@ def _baselines(application: Application, spark: SparkSession | None = None) -> M
     return ModelStore(_storage(application), model, spark)
 
 
+def _published(store: ModelStore) -> list[Version]:
+    return [version for version in store.versions() if version.is_published]
+
+
 def without_learning(application: Application, spark: SparkSession) -> list[Finding]:
     """What the first version of the baseline would have found, had it stayed."""
     store = _baselines(application, spark)
-    published = [version for version in store.versions() if version.is_published]
+    published = _published(store)
     if len(published) < 2:
         return []
     raw = spark.read.format("delta").load(_storage(application).table("raw"))
@@ -73,7 +77,7 @@ def without_learning(application: Application, spark: SparkSession) -> list[Find
 
 def tell_findings(application: Application, frozen: Sequence[Finding], truth: Path) -> None:
     """What was found, held against the truth, from the first retraining on."""
-    published = [version for version in _baselines(application).versions() if version.is_published]
+    published = _published(_baselines(application))
     for version in published:
         number, at = version.version, version.trained_at
         print(f"baseline: version {number} of {at}, {version.rows} devices")

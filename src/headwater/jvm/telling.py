@@ -68,36 +68,36 @@ class Counter:
         return now - before
 
 
-class Lags:
-    """How far rows are behind, sketched from inside a query."""
+class _Drawn:
+    """Numbers of rows that are added up by a class of ours in the JVM."""
 
-    def __init__(self, spark: SparkSession) -> None:
+    def __init__(self, spark: SparkSession, name: str) -> None:
         self._spark = spark
         context: Any = spark.sparkContext._jsc
-        self._java = java_class(spark, LAGS)()
+        self._java = java_class(spark, name)()
         context.sc().register(self._java)
 
-    def drawn(self, lag: Column) -> Column:
-        """False; adds a lag, which is not NULL, wherever it is evaluated."""
-        return _told(self._spark, self._java, lag.cast("long"))
+    def drawn(self, number: Column) -> Column:
+        """False; adds a number, which is not NULL, wherever it is evaluated."""
+        return _told(self._spark, self._java, number.cast("long"))
+
+
+class Lags(_Drawn):
+    """How far rows are behind in milliseconds, sketched from inside a query."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        super().__init__(spark, LAGS)
 
     def sketch(self) -> bytes:
         """All lags so far, as a `KllLongsSketch`."""
         return bytes(self._java.value())
 
 
-class Ages:
-    """How old rows are, counted from inside a query."""
+class Ages(_Drawn):
+    """How old rows are in milliseconds, counted from inside a query."""
 
     def __init__(self, spark: SparkSession) -> None:
-        self._spark = spark
-        context: Any = spark.sparkContext._jsc
-        self._java = java_class(spark, AGES)()
-        context.sc().register(self._java)
-
-    def drawn(self, age_ms: Column) -> Column:
-        """False; adds an age, which is not NULL, wherever it is evaluated."""
-        return _told(self._spark, self._java, age_ms.cast("long"))
+        super().__init__(spark, AGES)
 
     def since_last(self) -> list[tuple[int, int]]:
         """Up to which age, and how many rows, since this was last asked; the youngest first."""

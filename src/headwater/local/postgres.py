@@ -50,6 +50,12 @@ class _Seat:
         return (self.base / "initialised").exists()
 
 
+def missing_package() -> str | None:
+    """What the optional packages of the server lack; None where they are there."""
+    packages = (_PACKAGE, "psycopg")
+    return next((name for name in packages if importlib.util.find_spec(name) is None), None)
+
+
 class Postgres(Service):
     name = "postgres"
     version = "18"
@@ -58,9 +64,8 @@ class Postgres(Service):
     stop_signal = signal.SIGINT
 
     def prepare(self, home: Path, *, report: Report) -> None:
-        for package in (_PACKAGE, "psycopg"):
-            if importlib.util.find_spec(package) is None:
-                raise ServicePackageMissing(service=self.name, package=package, extra="postgres")
+        if (package := missing_package()) is not None:
+            raise ServicePackageMissing(service=self.name, package=package, extra="postgres")
         seat = _seat(home)
         if seat.is_initialised and not _password_file(home).exists():
             raise self._failure(home, "its password file is gone", [str(_password_file(home))])
