@@ -9,7 +9,7 @@ build a DataFrame or a writer are called once per start of a query and must not 
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Iterable, Mapping, Set
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Protocol, cast
@@ -311,23 +311,18 @@ def batch_by_batch(
     connector: Connector, frame: DataFrame, request: WriteRequest
 ) -> DataStreamWriter:
     """A writer that hands every batch to `write_increment`, with the id of its query."""
-    return each_batch(
-        frame,
-        lambda rows, query, batch: connector.write_increment(
-            rows, request, query=query, batch=batch
-        ),
+    return frame.writeStream.foreachBatch(
+        lambda rows, batch: connector.write_increment(
+            rows, request, query=query_of(rows.sparkSession), batch=batch
+        )
     )
 
 
-def each_batch(frame: DataFrame, write: Callable[[DataFrame, str, int], None]) -> DataStreamWriter:
-    """A writer that hands every batch to a function, with the id of its query."""
-
-    def told(rows: DataFrame, batch: int) -> None:
-        query = rows.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")
-        assert query is not None
-        write(rows, query, batch)
-
-    return frame.writeStream.foreachBatch(told)
+def query_of(spark: SparkSession) -> str:
+    """The id of the query that runs in this thread."""
+    query = spark.sparkContext.getLocalProperty("sql.streaming.queryId")
+    assert query is not None
+    return query
 
 
 def run_through(frame: DataFrame) -> None:

@@ -18,7 +18,6 @@ from headwater.connectors.interface import (
     OffsetRange,
     ReadRequest,
     WriteRequest,
-    each_batch,
     limit_option,
     option_texts,
 )
@@ -29,7 +28,7 @@ from headwater.connectors.kafka.clients import (
     java_options,
     topics_of,
 )
-from headwater.connectors.kafka.resuming import write_once
+from headwater.connectors.kafka.resuming import Resuming
 from headwater.connectors.records import RecordFormat, RecordParser, latest_in
 from headwater.definitions import Limit, LimitUnit, OutputMode, TriggerKind
 from headwater.errors import InvalidConnector, NotReadable, TopicMissing, UnknownChoice
@@ -243,50 +242,32 @@ class Kafka(Connector):
         )
 
     def write_stream(self, frame: DataFrame, request: WriteRequest) -> DataStreamWriter:
-        options = self._write_options(frame, request)
-        # Made by the stream's own plan: a batch that is written has little to plan.
-        records = frame.select(*self._record(frame, request.key))
-        if request.is_exactly_once:
-            return each_batch(
-                records,
-                lambda rows, query, batch: self._write(
-                    rows, options, request, query=query, batch=batch
-                ),
-            )
+        records, options = self._records(frame, request)
+        if (resuming := self._resuming(request, options)) is not None:
+            return resuming.write_stream(records)
         if request.is_async_progress:
-            options |= _ASYNC_PROGRESS
-        return records.writeStream.format("kafka").options(**{**options, **self.options})
+            options = {**_ASYNC_PROGRESS, **options}
+        return records.writeStream.format("kafka").options(**options)
 
     def write_increment(
         self, frame: DataFrame, request: WriteRequest, *, query: str, batch: int
     ) -> None:
-        options = self._write_options(frame, request)
-        records = frame.select(*self._record(frame, request.key))
-        self._write(records, options, request, query=query, batch=batch)
-
-    def _write(
-        self,
-        records: DataFrame,
-        options: Mapping[str, str],
-        request: WriteRequest,
-        *,
-        query: str,
-        batch: int,
-    ) -> None:
-        options = {**options, **self.options}
-        if request.note is None or not request.is_exactly_once:
+        records, options = self._records(frame, request)
+        if (resuming := self._resuming(request, options)) is not None:
+            resuming.write(records, query=query, batch=batch)
+        else:
             records.write.format("kafka").options(**options).save()
-            return
+
+    def _resuming(self, request: WriteRequest, options: Mapping[str, str]) -> Resuming | None:
+        if request.note is None or not request.is_exactly_once:
+            return None
         is_keyed = bool(request.key) and request.mode is not OutputMode.APPEND
-        write_once(
-            records,
-            options,
-            connection=_required(request.connection),
-            note=request.note,
-            query=query,
-            batch=batch,
-            is_keyed=is_keyed,
-        )
+        return Resuming(_required(request.connection), options, request.note, is_keyed)
+
+    def _records(self, frame: DataFrame, request: WriteRequest) -> tuple[DataFrame, dict[str, str]]:
+        """Rows as records, and the options of Spark's sink."""
+        options = {**self._write_options(frame, request), **self.options}
+        return frame.select(*self._record(frame, request.key)), options
 
     def _write_options(self, frame: DataFrame, request: WriteRequest) -> dict[str, str]:
         options = java_options(_required(request.connection))

@@ -11,15 +11,19 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from hashlib import blake2b
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
+from uuid import uuid4
 
-from headwater.connectors.interface import Note
+from headwater.connectors.interface import Note, query_of
 from headwater.connectors.kafka.clients import end_offsets, partition_count
-from headwater.jvm.jar import LABEL
+from headwater.jvm.classes import java_class
+from headwater.jvm.jar import LABEL, ONCE_SINK
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
 
     from headwater.settings import Connection
 
@@ -35,38 +39,125 @@ _TRIES = 5
 _EARLIEST = -2
 
 
-def write_once(
-    records: DataFrame,
-    options: Mapping[str, str],
-    *,
-    connection: Connection,
-    note: Note,
-    query: str,
-    batch: int,
-    is_keyed: bool,
-) -> None:
-    """Writes what is missing of a batch. `is_keyed`: a batch has one record per key."""
-    topic, label = options["topic"], label_of(query, batch)
-    noted = _noted(note, batch)
-    is_new = noted is None
-    if noted is None:
-        noted = end_offsets(connection, topic)
-        ends = {str(partition): end for partition, end in noted.items()}
-        note.write(json.dumps({"batch": batch, "ends": ends}))
-    for attempt in range(1, _TRIES + 1):
-        missing = records
-        if not is_new or attempt > 1:
-            partitions = partition_count(connection, topic)
-            there = _written(records, options, noted, label, partitions)
-            missing = _without(records, there, is_keyed=is_keyed)
-        try:
-            with _labelling(records.sparkSession, label):
-                missing.write.format("kafka").options(**_with_interceptor(options)).save()
+@dataclass(frozen=True, slots=True)
+class Resuming:
+    """How the batches of one query reach a topic once."""
+
+    connection: Connection
+    options: Mapping[str, str]
+    """Those of Spark's sink, with the topic."""
+    note: Note
+    is_keyed: bool
+    """Whether a batch has one record per key."""
+
+    def write_stream(self, records: DataFrame) -> DataStreamWriter:
+        """A writer of new batches by the stream's own plan, and of the others by comparison."""
+        from pyspark.java_gateway import ensure_callback_server_started
+        from pyspark.sql.utils import ForeachBatchFunction
+
+        spark, name = records.sparkSession, uuid4().hex
+        missing = ForeachBatchFunction(
+            spark, lambda rows, batch: self._write_missing(rows, query_of(spark), batch)
+        )
+        java_class(spark, ONCE_SINK).prepare(name, _Labels(self, spark), missing)
+        ensure_callback_server_started(spark.sparkContext._gateway)  # type: ignore[no-untyped-call]
+        options = {**self._labelled_options(), "headwater.once": name}
+        return records.writeStream.format(ONCE_SINK).options(**options)
+
+    def write(self, records: DataFrame, *, query: str, batch: int) -> None:
+        """Writes what is missing of one batch."""
+        if self.is_new(batch) and self._is_written(records, label_of(query, batch)):
             return
-        except Exception as failure:
-            # What a task raised comes as text inside Spark's own exceptions.
-            if _AGAIN not in str(failure) or attempt == _TRIES:
-                raise
+        self._write_missing(records, query, batch)
+
+    def is_new(self, batch: int) -> bool:
+        """Whether a batch comes for the first time; if so, notes where its records may begin."""
+        if self._noted(batch) is not None:
+            return False
+        ends = end_offsets(self.connection, self._topic)
+        texts = {str(partition): end for partition, end in ends.items()}
+        self.note.write(json.dumps({"batch": batch, "ends": texts}))
+        return True
+
+    def _noted(self, batch: int) -> dict[int, int] | None:
+        """The ends noted for a batch; None where it comes for the first time."""
+        text = self.note.read()
+        found = None if text is None else json.loads(text)
+        if found is None or found["batch"] != batch:
+            return None
+        return {int(partition): int(end) for partition, end in found["ends"].items()}
+
+    def _write_missing(self, records: DataFrame, query: str, batch: int) -> None:
+        label, noted = label_of(query, batch), self._noted(batch)
+        assert noted is not None
+        for _ in range(_TRIES):
+            there = self._written(records.sparkSession, label, noted)
+            if self._is_written(_without(records, there, is_keyed=self.is_keyed), label):
+                return
+        raise RuntimeError(f"{_AGAIN}, for the {_TRIES}th time")
+
+    def _is_written(self, records: DataFrame, label: str) -> bool:
+        """Writes; False where a task was tried again, so that it is not known what is there."""
+        with _labelling(records.sparkSession, label):
+            try:
+                records.write.format("kafka").options(**self._labelled_options()).save()
+            except Exception as failure:
+                # What a task raised comes as text inside Spark's own exceptions.
+                if _AGAIN not in str(failure):
+                    raise
+                return False
+        return True
+
+    def _written(self, spark: SparkSession, label: str, noted: Mapping[int, int]) -> DataFrame:
+        """Key and value of the records of a batch that are in the topic."""
+        from pyspark.sql import functions as F
+
+        # A partition that is new since then is read from its beginning.
+        partitions = range(partition_count(self.connection, self._topic))
+        start = {self._topic: {str(p): noted.get(p, _EARLIEST) for p in partitions}}
+        client = {
+            name: value
+            for name, value in self.options.items()
+            if name.startswith("kafka.") and name != _INTERCEPTORS
+        }
+        frame = (
+            spark.read.format("kafka")
+            .options(**client)
+            .option("subscribe", self._topic)
+            .option("includeHeaders", "true")
+            .option("failOnDataLoss", "false")
+            .option("startingOffsets", json.dumps(start))
+            .load()
+        )
+
+        def is_mine(header: Column) -> Column:
+            return (header["key"] == HEADER) & (header["value"] == F.lit(bytes.fromhex(label)))
+
+        return frame.where(F.exists("headers", is_mine)).select("key", "value")
+
+    def _labelled_options(self) -> dict[str, str]:
+        """The producer's options; interceptors of the user's own come first."""
+        mine = ",".join(filter(None, [self.options.get(_INTERCEPTORS), LABEL]))
+        return {**self.options, _INTERCEPTORS: mine}
+
+    @property
+    def _topic(self) -> str:
+        return self.options["topic"]
+
+
+class _Labels:
+    """For the sink in the JVM: the label of a batch that is new, None for one that comes again."""
+
+    def __init__(self, resuming: Resuming, spark: SparkSession) -> None:
+        self._resuming = resuming
+        self._spark = spark
+
+    def apply(self, batch: int) -> str | None:
+        is_new = self._resuming.is_new(batch)
+        return label_of(query_of(self._spark), batch) if is_new else None
+
+    class Java:
+        implements: ClassVar = ["java.util.function.Function"]
 
 
 def label_of(query: str, batch: int) -> str:
@@ -87,55 +178,6 @@ def _labelling(spark: SparkSession, label: str) -> Iterator[None]:
         yield
     finally:
         context.setLocalProperty(_PROPERTY, None)  # type: ignore[arg-type]  # removes it
-
-
-def _with_interceptor(options: Mapping[str, str]) -> dict[str, str]:
-    """The producer's options; interceptors of the user's own come first."""
-    mine = ",".join(filter(None, [options.get(_INTERCEPTORS), LABEL]))
-    return {**options, _INTERCEPTORS: mine}
-
-
-def _noted(note: Note, batch: int) -> dict[int, int] | None:
-    """The ends noted for a batch; None where it comes for the first time."""
-    text = note.read()
-    found = None if text is None else json.loads(text)
-    if found is None or found["batch"] != batch:
-        return None
-    return {int(partition): int(end) for partition, end in found["ends"].items()}
-
-
-def _written(
-    records: DataFrame,
-    options: Mapping[str, str],
-    noted: Mapping[int, int],
-    label: str,
-    partitions: int,
-) -> DataFrame:
-    """Key and value of the records of a batch that are in the topic."""
-    from pyspark.sql import functions as F
-
-    topic = options["topic"]
-    client = {
-        name: value
-        for name, value in options.items()
-        if name.startswith("kafka.") and name != _INTERCEPTORS
-    }
-    # A partition that is new since then is read from its beginning.
-    start = {topic: {str(p): noted.get(p, _EARLIEST) for p in range(partitions)}}
-    frame = (
-        records.sparkSession.read.format("kafka")
-        .options(**client)
-        .option("subscribe", topic)
-        .option("includeHeaders", "true")
-        .option("failOnDataLoss", "false")
-        .option("startingOffsets", json.dumps(start))
-        .load()
-    )
-
-    def is_mine(header: Column) -> Column:
-        return (header["key"] == HEADER) & (header["value"] == F.lit(bytes.fromhex(label)))
-
-    return frame.where(F.exists("headers", is_mine)).select("key", "value")
 
 
 def _without(records: DataFrame, there: DataFrame, *, is_keyed: bool) -> DataFrame:

@@ -16,15 +16,26 @@ import org.apache.spark.TaskContext;
  * and has to be read back first.
  */
 public final class Label implements ProducerInterceptor<byte[], byte[]> {
-    private static final String PROPERTY = "headwater.kafka.label";
+    static final String PROPERTY = "headwater.kafka.label";
     private static final String HEADER = "hw";
+    private static final String TRIED_AGAIN = "a task of headwater was tried again";
     private static final ThreadLocal<Known> LAST = ThreadLocal.withInitial(Known::new);
 
     /** Kafka catches the exceptions of its interceptors and goes on; an error ends the task. */
     private static final class TriedAgain extends Error {
         TriedAgain() {
-            super("a task of headwater was tried again");
+            super(TRIED_AGAIN);
         }
+    }
+
+    /** Whether a job failed for that; what a task threw comes as text inside Spark's exceptions. */
+    static boolean wasTriedAgain(Throwable failure) {
+        for (Throwable cause = failure; cause != null; cause = cause.getCause()) {
+            if (String.valueOf(cause.getMessage()).contains(TRIED_AGAIN)) {
+                return true;
+            }
+        }
+        return false;
     }
 
     /** What the task of this thread says; a thread runs one task after the other. */
