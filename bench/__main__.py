@@ -28,6 +28,7 @@ NAMES = (
     "dstream_flat",
     "console",
     "demo",
+    "doctor",
     "tests",
 )
 

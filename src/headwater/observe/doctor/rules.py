@@ -16,6 +16,9 @@ from headwater.observe.doctor.cases import Case, epoch_s, median, slope
 
 _FEWEST = 5
 """Batches that a rule wants to see before it speaks."""
+_MUCH = 0.4
+"""The share of a batch that may go into something else than rows."""
+_LOG_WRITES = ("walCommit", "commitOffsets", "commitBatch")
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,19 +129,30 @@ def batch_longer_than_trigger(case: Case) -> Advice | None:
     batch_ms = median(b.duration_ms for b in busy)
     if batch_ms <= 1.1 * interval_ms:
         return None
+    fixed = case.share("queryPlanning", *_LOG_WRITES)
     return Advice(
         "batch_longer_than_trigger",
         case.table,
         f"batches take longer than the trigger's {_ms(interval_ms)}",
-        (f"median of {len(busy)} batches: {_ms(batch_ms)}",),
+        (
+            f"median of {len(busy)} batches: {_ms(batch_ms)}",
+            f"{fixed:.0%} of it is planning and Spark's log, whatever the number of rows",
+        ),
         "one larger batch in place of several small ones, each with its fixed cost",
-        f"trigger={_quoted(1.5 * batch_ms)}",
+        f"trigger={_quoted((4 if fixed >= _MUCH else 1.5) * batch_ms)}",
     )
+
+
+def _runs_small_batches(case: Case, fixed: float) -> bool:
+    """Whether one batch follows the other and this share of each has nothing to do with rows. A
+    trigger that is too short has a rule of its own: one table gets one advice on its trigger."""
+    follows = len(case.busy) >= _FEWEST and case.load >= 0.5
+    return follows and fixed >= _MUCH and batch_longer_than_trigger(case) is None
 
 
 def planning_dominates(case: Case) -> Advice | None:
     busy, share = case.busy, case.share("queryPlanning")
-    if len(busy) < _FEWEST or share < 0.4 or case.load < 0.5:
+    if not _runs_small_batches(case, share):
         return None
     batch_ms = median(b.duration_ms for b in busy)
     return Advice(
@@ -155,8 +169,8 @@ def planning_dominates(case: Case) -> Advice | None:
 
 
 def log_writes_dominate(case: Case) -> Advice | None:
-    busy, share = case.busy, case.share("walCommit", "commitOffsets", "commitBatch")
-    if len(busy) < _FEWEST or share < 0.4 or case.load < 0.5 or case.node.get("is_async_progress"):
+    busy, share = case.busy, case.share(*_LOG_WRITES)
+    if not _runs_small_batches(case, share) or case.node.get("is_async_progress"):
         return None
     batch_ms = median(b.duration_ms for b in busy)
     is_stateful = any(b.state_rows is not None for b in busy)
@@ -203,7 +217,7 @@ def watermark_held_back(case: Case) -> Advice | None:
 
 def watermark_stuck(case: Case) -> Advice | None:
     busy = case.busy
-    if len(busy) < 2 * _FEWEST or not _stands_still(case) or watermark_held_back(case):
+    if len(busy) < _FEWEST + 3 or not _stands_still(case) or watermark_held_back(case):
         return None
     moves = {b.latency_max_ms for b in busy if b.latency_max_ms is not None}
     if not moves:

@@ -195,6 +195,15 @@ def test_a_watermark_held_back_is_not_called_stuck_as_well() -> None:
     assert [one.rule for one in advice([found])] == ["watermark_held_back"]
 
 
+@pytest.mark.parametrize("phases", [PLANNING, LOGGING])
+def test_one_table_gets_one_advice_on_its_trigger(phases: dict[str, int]) -> None:
+    slow = {name: 5 * ms for name, ms in phases.items()}
+    [found] = advice([case(*dense(duration_ms=1500, durations_ms=slow))])
+    assert found.rule == "batch_longer_than_trigger"
+    assert found.setting == 'trigger="6 seconds"'
+    assert "60% of it is planning and Spark's log" in found.evidence[1]
+
+
 def test_state_of_windows_may_fill_up_first() -> None:
     batches = [batch(n, state_rows=1000 + 500 * n) for n in range(30)]
     assert rules.state_grows(case(*batches)) is None

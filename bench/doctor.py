@@ -1,0 +1,446 @@
+"""Every condition that the doctor knows, provoked for real: whether it is found in the first ten
+batches, and what its advice changes. The same table runs twice, ill and as advised."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime as dt
+import json
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from confluent_kafka import Producer
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from bench.figures import Figure, figure
+from headwater import Pipeline, Trigger
+from headwater.connectors import delta, kafka, queue, rate
+from headwater.connectors.interface import ReadRequest
+from headwater.connectors.kafka import create_topic
+from headwater.local import services
+from headwater.local.jars import JarSet
+from headwater.observe.doctor.cases import Case, epoch_s, median
+from headwater.observe.doctor.examination import examine
+from headwater.observe.doctor.rules import RULES, advice
+from headwater.runtime.session import open_session
+from headwater.settings import Connection, Settings
+
+_BATCHES = 10
+_LONGEST_S = 120.0
+_SHUFFLE = "spark.sql.shuffle.partitions"
+_CHANGELOG = "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled"
+_MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
+_SLOW_LOG = (
+    "org.apache.spark.sql.execution.streaming.checkpointing.FileContextBasedCheckpointFileManager"
+)
+"""Spark's default where storage is not local: it starts a process for every file here."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a side runs, and what it may use."""
+
+    spark: SparkSession
+    folder: Path
+    broker: Connection
+
+    def pipeline(self) -> Pipeline:
+        connections = {"kafka": dict(self.broker.options)}
+        return Pipeline("app", settings=Settings(self.folder, connections=connections))
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """`define` adds table `out`, ill or as advised; `cost` of it, less is better."""
+
+    rule: str
+    define: Callable[[Pipeline, Place, bool], None]
+    cost: Callable[[Case, Place], float]
+    unit: str
+    ill: dict[str, str] = field(default_factory=dict)
+    """Spark settings of the ill side; the advised one has those of Headwater."""
+    beside: Callable[[Place], contextlib.AbstractContextManager[None]] | None = None
+    """What goes on while the table runs."""
+    runs: int = 1
+    """Lateness is known from the second run on."""
+
+
+def measure(*, pairs: int) -> tuple[list[Figure], Any]:
+    """One pair of each condition, whatever `pairs` says."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        services.up(folder, "kafka")
+        settings = Settings(folder)
+        broker = Connection("kafka", services.connection(folder, "kafka"), "bench")
+        spark = open_session(settings, [JarSet.KAFKA, JarSet.DELTA])
+        try:
+            details = [_judged(one, spark, folder / one.rule, broker) for one in CONDITIONS]
+        finally:
+            spark.stop()
+            services.down(folder, "kafka")
+    missed = [one["rule"] for one in details if not one["is_found"]]
+    no_better = [one["rule"] for one in details if one["advised"] >= one["ill"]]
+    unknown = {rule.__name__ for rule in RULES} - {one["rule"] for one in details}
+    figures = [
+        figure("doctor, rules not provoked", [len(unknown)], 0, at_least=False),
+        figure("doctor, not found in 10 batches", [len(missed)], 0, at_least=False),
+        figure("doctor, advice that did not help", [len(no_better)], 0, at_least=False),
+    ]
+    return figures, details
+
+
+def _judged(
+    one: Condition, spark: SparkSession, folder: Path, broker: Connection
+) -> dict[str, Any]:
+    sick, well = Place(spark, folder / "ill", broker), Place(spark, folder / "advised", broker)
+    with _settings(spark, one.ill):
+        ill = _case(one, sick, is_ill=True)
+    found = [said for said in advice([ill]) if said.rule == one.rule]
+    advised = _case(one, well, is_ill=False)
+    told = {
+        "rule": one.rule,
+        "is_found": bool(found),
+        "setting": found[0].setting if found else None,
+        "is_still_told": one.rule in {said.rule for said in advice([advised])},
+        "ill": one.cost(ill, sick),
+        "advised": one.cost(advised, well),
+        "unit": one.unit,
+    }
+    print(json.dumps(told), flush=True)
+    return told
+
+
+def _case(one: Condition, place: Place, *, is_ill: bool) -> Case:
+    place.folder.mkdir(parents=True)
+    beside = one.beside(place) if one.beside else contextlib.nullcontext()
+    with beside:
+        for number in range(one.runs):
+            app = place.pipeline()
+            one.define(app, place, is_ill)
+            _run(app, batches=(number + 1) * _BATCHES)
+    [case] = examine(place.folder / ".headwater", "app")
+    return case
+
+
+def _run(app: Pipeline, *, batches: int) -> None:
+    run = app.start()
+    until = time.monotonic() + _LONGEST_S
+    try:
+        query = run["out"]
+        while (
+            query.is_active and (query.last_batch or 0) < batches - 1 and time.monotonic() < until
+        ):
+            query.await_termination(timeout_s=0.2)
+    finally:
+        run.stop()
+    run.raise_failure()
+
+
+@contextlib.contextmanager
+def _settings(spark: SparkSession, wanted: dict[str, str]) -> Iterator[None]:
+    before = {name: spark.conf.get(name) for name in wanted}
+    for name, value in wanted.items():
+        spark.conf.set(name, value)
+    try:
+        yield
+    finally:
+        for name, known in before.items():
+            spark.conf.set(name, str(known))
+
+
+# What a condition costs
+
+
+def _batch_ms(case: Case, place: Place) -> float:
+    return median(b.duration_ms for b in case.busy)
+
+
+def _busy_share(case: Case, place: Place) -> float:
+    return case.load
+
+
+def _ms_per_row(case: Case, place: Place) -> float:
+    return 1000 / median(b.processed_rows_per_s for b in case.busy)
+
+
+def _behind_s(case: Case, place: Place) -> float:
+    """By how much the watermark is behind the clock in the last batch."""
+    last = case.busy[-1]
+    return epoch_s(last.at) - epoch_s(last.watermark) if last.watermark else float("inf")
+
+
+def _waiting(case: Case, place: Place) -> float:
+    return float(case.busy[-1].kafka_lag or 0)
+
+
+# Tables
+
+
+def _counts(app: Pipeline, place: Place, is_ill: bool) -> None:
+    trigger = "50 milliseconds" if is_ill else "default"
+    app.source("ticks", rate(rows_per_batch=100))
+    app.table(name="out", mode="complete", trigger=trigger, unbounded_state=True)(
+        lambda ticks: ticks.groupBy((ticks.value % 10).alias("digit")).count()
+    )
+
+
+def _short_trigger(app: Pipeline, place: Place, is_ill: bool) -> None:
+    app.source("ticks", rate(rows_per_second=1000))
+    app.table(name="out", trigger="20 milliseconds" if is_ill else "1 second")(lambda ticks: ticks)
+
+
+def _large_state(app: Pipeline, place: Place, is_ill: bool) -> None:
+    app.source("ticks", rate(rows_per_batch=2000))
+    app.table(name="out", mode="update", key="value", unbounded_state=True)(
+        lambda ticks: ticks.groupBy("value").count()
+    )
+
+
+def _many_steps(app: Pipeline, place: Place, is_ill: bool) -> None:
+    """A plan of many joins for a few rows."""
+    app.source("ticks", rate(rows_per_second=20))
+
+    def out(ticks: DataFrame) -> DataFrame:
+        for number in range(12):
+            names = place.spark.range(3).select(
+                F.col("id").alias(f"id_{number}"), F.lit(number).alias(f"name_{number}")
+            )
+            ticks = ticks.join(F.broadcast(names), F.col("value") % 3 == names[f"id_{number}"])
+        return ticks
+
+    app.table(name="out", trigger="default" if is_ill else "5 seconds")(out)
+
+
+def _small_batches(app: Pipeline, place: Place, is_ill: bool) -> None:
+    app.source("ticks", rate(rows_per_second=100))
+    app.table(name="out", trigger="default" if is_ill else "2 seconds")(lambda ticks: ticks)
+
+
+def _two_sources(app: Pipeline, place: Place, is_ill: bool) -> None:
+    create_topic(place.broker, topic := f"silent-{time.time_ns()}")
+    silent = "timestamp timestamp, value long"
+    app.source("silent", kafka(topic), schema=silent, event_time="timestamp", watermark="1 second")
+    app.source("ticks", rate(rows_per_second=100), event_time="timestamp", watermark="1 second")
+    app.table(
+        name="out",
+        mode="append",
+        trigger="200 milliseconds",
+        watermarks="minimum" if is_ill else "maximum",
+    )(
+        lambda silent, ticks: (
+            silent.unionByName(ticks).groupBy(F.window("timestamp", "1 second")).count()
+        )
+    )
+
+
+def _one_moment(app: Pipeline, place: Place, is_ill: bool) -> None:
+    now = dt.datetime.now(dt.UTC).replace(microsecond=0)
+    ticks = rate(rows_per_batch=100, start=now, advance="0 seconds" if is_ill else "1 second")
+    app.source("ticks", ticks, event_time="timestamp", watermark="1 second", max_ahead="off")
+    app.table(name="out", mode="append", trigger="200 milliseconds")(
+        lambda ticks: ticks.groupBy(F.window("timestamp", "1 second")).count()
+    )
+
+
+def _long_delay(app: Pipeline, place: Place, is_ill: bool) -> None:
+    delay = "1 hour" if is_ill else "1 second"
+    app.source("ticks", rate(rows_per_second=5000), event_time="timestamp", watermark=delay)
+    app.table(name="out", mode="append", trigger="500 milliseconds")(
+        lambda ticks: ticks.groupBy(F.window("timestamp", "1 second")).count()
+    )
+
+
+def _short_delay(app: Pipeline, place: Place, is_ill: bool) -> None:
+    """Every tenth row is half a minute behind."""
+    begin = dt.datetime.now(dt.UTC) - dt.timedelta(hours=1)
+    rows = [
+        [
+            (begin + dt.timedelta(seconds=10 * batch - (30 if n % 10 == 0 else 0)), n)
+            for n in range(500)
+        ]
+        for batch in range(2 * _BATCHES)
+    ]
+    app.source(
+        "ticks",
+        queue(rows),
+        schema="timestamp timestamp, value long",
+        event_time="timestamp",
+        watermark="1 second" if is_ill else "31 seconds",
+    )
+    app.table(name="out", mode="append")(
+        lambda ticks: ticks.groupBy(F.window("timestamp", "1 second")).count()
+    )
+
+
+def _late_share(case: Case, place: Place) -> float:
+    late = sum(b.late.late for b in case.busy if b.late)
+    return late / sum(b.late.rows for b in case.busy if b.late)
+
+
+def _every_value(app: Pipeline, place: Place, is_ill: bool) -> None:
+    watermark = {} if is_ill else {"event_time": "timestamp", "watermark": "1 second"}
+    app.source("ticks", rate(rows_per_batch=1000), **watermark)
+    if is_ill:
+        app.table(name="out", mode="update", key="value", unbounded_state=True)(
+            lambda ticks: ticks.groupBy("value").count()
+        )
+    else:
+        app.table(name="out", mode="append")(
+            lambda ticks: ticks.groupBy(F.window("timestamp", "1 second"), "value").count()
+        )
+
+
+def _state_rows(case: Case, place: Place) -> float:
+    return float(case.busy[-1].state_rows or 0)
+
+
+def _small_files(app: Pipeline, place: Place, is_ill: bool) -> None:
+    """As many files in a batch as a long run has in an hour."""
+    app.source("ticks", rate(rows_per_second=1000))
+    trigger = "200 milliseconds" if is_ill else "10 seconds"
+    app.table(name="out", into=delta(), trigger=trigger)(
+        lambda ticks: ticks.repartition(150, "value")
+    )
+
+
+def _files_per_1000_rows(case: Case, place: Place) -> float:
+    files = case.files.count if case.files else 0
+    return 1000 * files / sum(b.input_rows for b in case.batches)
+
+
+@F.udf("long")
+def _slow(number: int) -> int:
+    for _ in range(5000):
+        number = (number * 31 + 7) % 1_000_003
+    return number
+
+
+def _python(app: Pipeline, place: Place, is_ill: bool) -> None:
+    app.source("ticks", rate(rows_per_batch=6000))
+    mine = _slow("value") if is_ill else (F.col("value") * 31 + 7) % 1_000_003
+    app.table(name="out")(lambda ticks: ticks.select(mine.alias("value")))
+
+
+# Tables that read Kafka
+
+
+def _topic(place: Place, records: dict[int, int]) -> str:
+    """A topic with so many records in each partition."""
+    topic = _name(place)
+    create_topic(place.broker, topic, partitions=len(records))
+    producer = Producer({"bootstrap.servers": place.broker.require("bootstrap_servers")})
+    for partition, count in records.items():
+        for number in range(count):
+            producer.produce(topic, str(number), partition=partition)
+            producer.poll(0)
+    producer.flush()
+    return topic
+
+
+def _heavy(rows: DataFrame) -> DataFrame:
+    """Work for a core, inside the JVM."""
+    digest = F.col("value").cast("string")
+    for _ in range(30):
+        digest = F.sha2(digest, 512)
+    return rows.select(digest.alias("digest"))
+
+
+@contextlib.contextmanager
+def _arriving(place: Place) -> Iterator[None]:
+    """4,000 records a second, until the table has ended; each says when it was sent."""
+    topic, is_over = _topic(place, {0: 10, 1: 10}), threading.Event()
+    producer = Producer({"bootstrap.servers": place.broker.require("bootstrap_servers")})
+
+    def send() -> None:
+        while not is_over.wait(0.1):
+            for _ in range(400):
+                producer.produce(topic, str(time.time_ns() // 1_000_000))
+            producer.flush()
+
+    thread = threading.Thread(target=send)
+    thread.start()
+    try:
+        yield
+    finally:
+        is_over.set()
+        thread.join()
+
+
+def _name(place: Place) -> str:
+    return f"{place.folder.parent.name}-{place.folder.name}"
+
+
+def _limited(app: Pipeline, place: Place, is_ill: bool) -> None:
+    limit = {"max_per_batch": "100 rows"} if is_ill else {}
+    app.source("records", kafka(_name(place)), **limit)
+    app.table(name="out", trigger="500 milliseconds")(lambda records: records.select("value"))
+
+
+def _one_partition(app: Pipeline, place: Place, is_ill: bool) -> None:
+    topic = _topic(place, {0: 600_000})
+    options = {} if is_ill else {"minPartitions": "2"}
+    app.source("records", kafka(topic, options=options), max_per_batch="30000 rows")
+    app.table(name="out")(lambda records: _heavy(records))
+
+
+def _one_large_partition(app: Pipeline, place: Place, is_ill: bool) -> None:
+    topic = _topic(place, {0: 400_000, 1: 100, 2: 100, 3: 100})
+    options = {} if is_ill else {"minPartitions": "4"}
+    app.source("records", kafka(topic, options=options), max_per_batch="20000 rows")
+    app.table(name="out")(lambda records: _heavy(records))
+
+
+def _kafka_to_kafka(app: Pipeline, place: Place, is_ill: bool) -> None:
+    app.source("records", kafka(_name(place), starting="latest"))
+    into = kafka(f"{_name(place)}-out", create=True)
+    real_time = Trigger.real_time("5 seconds")
+    faster = {"trigger": real_time, "mode": "update", "guarantee": "at_least_once"}
+    app.table(name="out", into=into, **({} if is_ill else faster))(
+        lambda records: records.select("value")
+    )
+
+
+def _on_the_way_ms(case: Case, place: Place) -> float:
+    """From the moment a record was sent until the one made of it was, in the middle."""
+    request = ReadRequest("out", None, place.broker, place.folder)
+    records = kafka(f"{_name(place)}-out").read_batch(place.spark, request)
+    sent = F.col("value").cast("string").cast("long")
+    ms = F.unix_millis("timestamp") - sent
+    # The first records waited while the query started.
+    newest = records.select(ms.alias("ms"), sent.alias("sent")).orderBy(F.desc("sent")).limit(4000)
+    [found] = newest.agg(F.median("ms")).collect()
+    return float(found[0])
+
+
+CONDITIONS = (
+    Condition("backlog_grows", _limited, _waiting, "records waiting", beside=_arriving),
+    Condition("batch_longer_than_trigger", _short_trigger, _busy_share, "of the time"),
+    Condition("too_many_partitions", _counts, _batch_ms, "ms per batch", {_SHUFFLE: "12"}),
+    Condition(
+        "state_commits_dominate",
+        _large_state,
+        lambda case, place: median(b.state_commit_ms or 0 for b in case.busy),
+        "ms of a batch",
+        {_CHANGELOG: "false"},
+    ),
+    Condition("planning_dominates", _many_steps, _busy_share, "of the time"),
+    Condition(
+        "log_writes_dominate", _small_batches, _busy_share, "of the time", {_MANAGER: _SLOW_LOG}
+    ),
+    Condition("watermark_held_back", _two_sources, _behind_s, "s behind"),
+    Condition("watermark_stuck", _one_moment, _behind_s, "s behind"),
+    Condition("delay_too_long", _long_delay, _behind_s, "s behind", runs=2),
+    Condition("delay_too_short", _short_delay, _late_share, "of the rows late", runs=2),
+    Condition("state_grows", _every_value, _state_rows, "rows of state"),
+    Condition("few_kafka_partitions", _one_partition, _ms_per_row, "ms per row"),
+    Condition("skewed_partitions", _one_large_partition, _ms_per_row, "ms per row"),
+    Condition("many_small_files", _small_files, _files_per_1000_rows, "files per 1,000 rows"),
+    Condition("python_dominates", _python, _batch_ms, "ms per batch"),
+    Condition("faster_trigger_possible", _kafka_to_kafka, _on_the_way_ms, "ms", beside=_arriving),
+)
