@@ -1,7 +1,7 @@
-"""The classes of our own in the JVM: local files without a process for each of them, lags and ages
-of rows as they pass, what tasks tell their driver, appends to Delta that are known to be new, the
-header by which records of Kafka are known again and the sink that writes them, PostgreSQL's COPY,
-and models that change from batch to batch.
+"""The classes of our own in the JVM: local files without a process for each of them, lags, ages
+and numbers of rows as they pass, what tasks tell their driver, appends to Delta that are known to
+be new, the header by which records of Kafka are known again and the sink that writes them,
+PostgreSQL's COPY, and models that change from batch to batch.
 
 The jar beside this file is made from `java/` by `python tools/build_jar.py`.
 """
@@ -18,6 +18,7 @@ from headwater.local.cache import cache_folder
 LOCAL_FILES = "io.headwater.LocalFiles"
 LAGS = "io.headwater.Lags"
 AGES = "io.headwater.Ages"
+HANDED = "io.headwater.Handed"
 TOLD = "io.headwater.Told"
 APPEND = "io.headwater.Append"
 LABEL = "io.headwater.Label"

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from headwater.jvm.classes import EXPRESSIONS, TYPES, java_class, module
-from headwater.jvm.jar import AGES, LAGS, TOLD
+from headwater.jvm.jar import AGES, HANDED, LAGS, TOLD
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -102,6 +102,24 @@ class Ages(_Drawn):
     def since_last(self) -> list[tuple[int, int]]:
         """Up to which age, and how many rows, since this was last asked; the youngest first."""
         return [(end_ms, rows) for end_ms, rows in json.loads(self._java.take())]
+
+
+class Handed(_Drawn):
+    """How many rows a query hands to its sink, batch by batch."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        super().__init__(spark, HANDED)
+
+    def counting(self, frame: DataFrame) -> DataFrame:
+        """The same rows, counted."""
+        from pyspark.sql import functions as F
+
+        # The partition's number keeps Spark from moving the filter into an earlier operator.
+        return frame.where(~self.drawn(F.spark_partition_id()))
+
+    def rows(self, batch: int) -> int:
+        """Those of a batch that has ended; it is forgotten here."""
+        return int(self._java.take(batch))
 
 
 class Ear:

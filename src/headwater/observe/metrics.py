@@ -64,7 +64,7 @@ class _Histogram:
 UP = Family("headwater_query_running", "gauge", "1 while the table's query runs")
 BATCHES = Family("headwater_batches_total", "counter", "Committed batches")
 INPUT = Family("headwater_input_rows_total", "counter", "Rows that batches read")
-OUTPUT = Family("headwater_output_rows_total", "counter", "Rows that the sink says it took")
+OUTPUT = Family("headwater_output_rows_total", "counter", "Rows that were handed to the sink")
 LATE = Family("headwater_late_rows_total", "counter", "Input rows that missed their window")
 OUT_OF_ORDER = Family(
     "headwater_out_of_order_rows_total", "counter", "Rows older than the newest, still in time"

@@ -1,17 +1,18 @@
-"""What running queries tell of their batches: late rows, rejected records, how far rows are behind
-and how old they are."""
+"""What running queries tell of their batches: late rows, rejected records, how far rows are behind,
+how old they are and how many reach the sink."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from headwater.connectors.interface import MICRO_BATCH
 from headwater.definitions import Source
 from headwater.event_time.watch import Watch
 from headwater.event_time.watermark import asked_per_batch, batch_watermark
 from headwater.events import LateCount
 from headwater.graph import Graph
-from headwater.jvm.telling import Ages, Ear
+from headwater.jvm.telling import Ages, Ear, Handed
 from headwater.runtime.frames import Gate
 from headwater.runtime.late import newest_seen, watch_over
 from headwater.runtime.latency import latencies, quantile
@@ -40,6 +41,7 @@ class Hearing:
         self._watches: dict[str, Watch] = {}
         self._ears: dict[str, dict[str, Ear]] = {}
         self._ages: dict[str, dict[str, Ages]] = {}
+        self._handed: dict[str, Handed] = {}
         self._late: dict[str, LateCount] = {}
         self._rejected: dict[str, int] = {}
 
@@ -67,6 +69,14 @@ class Hearing:
         self._watches[spec.name] = watch
         return watch.frame
 
+    def counted(self, spec: QuerySpec, frame: DataFrame) -> DataFrame:
+        """The rows for the sink, counted where they come in batches; most sinks do not tell."""
+        if not self._measures or spec.trigger.kind not in MICRO_BATCH:
+            return frame
+        if spec.name not in self._handed:
+            self._handed[spec.name] = Handed(self._spark)
+        return self._handed[spec.name].counting(frame)
+
     def heard(self, table: str, progress: dict[str, Any]) -> Told:
         """What there is to tell of a batch that has ended."""
         event, watch = batch_completed(table, progress), self._watches.get(table)
@@ -78,6 +88,8 @@ class Hearing:
             rows = latencies(self._ages[table].values(), event.duration_ms)
             p50_ms, p99_ms = quantile(rows, 0.5), quantile(rows, 0.99)
             event = replace(event, latency_rows=rows, latency_p50_ms=p50_ms, latency_p99_ms=p99_ms)
+        if event.output_rows is None and table in self._handed:
+            event = replace(event, output_rows=self._handed[table].rows(event.batch))
         ears = self._ears.get(table, {})
         counts = {source: ear.counter.since_last() for source, ear in ears.items()}
         rejected = {source: ear.heard(event.batch) for source, ear in ears.items()}

@@ -62,12 +62,20 @@ class _Turn:
 class Panes:
     """The panes of one table's query, from the frame that is started to the rows that go out."""
 
-    def __init__(self, spec: QuerySpec, frame: DataFrame, log: OffsetLog, files: Files) -> None:
+    def __init__(
+        self,
+        spec: QuerySpec,
+        frame: DataFrame,
+        log: OffsetLog,
+        files: Files,
+        counted: Callable[[DataFrame], DataFrame],
+    ) -> None:
         assert spec.late is not None
         self._spec = spec
         self._late = spec.late
         self._log = log
         self._files = files
+        self._counted = counted
         entry = watched_entries(frame)[0]
         self._additive = additive_of(spec.late, frame, entry)
         self.frame = with_groups(frame, entry, self._additive)
@@ -135,7 +143,11 @@ class Panes:
         if self._spec.mode is OutputMode.UPDATE:
             rows = newest_panes(rows, self._spec.table.key)
         send = functools.partial(
-            self._spec.sink.write_increment, rows, request, query=self._query_id(), batch=turn.batch
+            self._spec.sink.write_increment,
+            self._counted(rows),
+            request,
+            query=self._query_id(),
+            batch=turn.batch,
         )
         if decided is None:
             send()

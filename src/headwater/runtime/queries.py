@@ -390,7 +390,8 @@ class RunningQueries:
         request = write_request(spec, self.settings, self._storage)
         schema = built.frame._jdf.schema().toDDL()
         if spec.late is not None and spec.late.has_panes:
-            panes = Panes(spec, built.frame, self._log(spec.name), self._files)
+            counted = partial(self._hearing.counted, spec)
+            panes = Panes(spec, built.frame, self._log(spec.name), self._files, counted)
             schema = self._spark.createDataFrame([], panes.schema())._jdf.schema().toDDL()
         spec.sink.prepare(self._spark, schema, request)
         self._frames.prepared.add(spec.name)
@@ -442,10 +443,12 @@ class RunningQueries:
         return Launched(query, resumed_after)
 
     def _writer(self, spec: QuerySpec, frame: DataFrame, request: WriteRequest) -> DataStreamWriter:
+        counted = partial(self._hearing.counted, spec)
         if spec.late is None or not spec.late.has_panes:
-            writer = spec.sink.write_stream(self._watched(spec, frame), request)
+            writer = spec.sink.write_stream(counted(self._watched(spec, frame)), request)
             return writer.outputMode(spec.mode.value)
-        panes = self._panes[spec.name] = Panes(spec, frame, self._log(spec.name), self._files)
+        log = self._log(spec.name)
+        panes = self._panes[spec.name] = Panes(spec, frame, log, self._files, counted)
         updates = self._watched(spec, panes.frame).writeStream.outputMode("update")
         return updates.foreachBatch(panes.writer(request))
 
