@@ -22,12 +22,12 @@ from headwater.connectors.interface import (
     option_texts,
 )
 from headwater.connectors.kafka.clients import (
-    begin_offsets,
     create_topic,
     end_offsets,
     java_options,
     topics_of,
 )
+from headwater.connectors.kafka.offsets import exactly, lost_of, position_options
 from headwater.connectors.kafka.resuming import Resuming
 from headwater.connectors.records import RecordFormat, RecordParser, latest_in
 from headwater.definitions import Limit, LimitUnit, OutputMode, TriggerKind
@@ -47,11 +47,8 @@ FIELDS = ("key", "value", "topic", "partition", "offset", "timestamp", "headers"
 ORIGIN = "_kafka"
 """Struct of the requested fields beside the columns of the schema."""
 
-_EARLIEST = -2
 _ROUTING = ("key", "topic", "headers", "partition")
 _FAST_READ = {"kafka.max.poll.records": "10000", "kafka.max.partition.fetch.bytes": "8388608"}
-
-Offsets = str | datetime | Mapping[Any, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +114,11 @@ class Kafka(Connector):
         options = {**_FAST_READ, **java_options(_required(request.connection))}
         if "headers" in self.fields:
             options["includeHeaders"] = "true"
-        frame = spark.read.format("kafka").options(**options, **self._exactly(spark, part)).load()
+        frame = (
+            spark.read.format("kafka")
+            .options(**options, **exactly(spark, part, reads_beginning=self.reads_beginning))
+            .load()
+        )
         return self._shaped(frame, request, has_arrival=request.max_ahead_ms is not None)
 
     def _read_options(self, request: ReadRequest) -> dict[str, str]:
@@ -171,7 +172,9 @@ class Kafka(Connector):
         if part is None:
             options |= {**self.starting, **(self.ending or {"endingOffsets": "latest"})}
         else:
-            options = java_options(_required(request.connection)) | self._exactly(spark, part)
+            options = java_options(_required(request.connection)) | exactly(
+                spark, part, reads_beginning=self.reads_beginning
+            )
         options["failOnDataLoss"] = "false"
         frame = spark.read.format("kafka").options(**options).load()
         latest = latest_in(request, part, arrival=F.col("timestamp"))
@@ -200,7 +203,7 @@ class Kafka(Connector):
         found = []
         for topic, partitions in offsets.items():
             if topic in known:
-                found += _lost_of(connection, topic, partitions)
+                found += lost_of(connection, topic, partitions)
                 continue
             found += [
                 Gap(topic, p, offset, None, Loss.TOPIC_DELETED, prevents_reading=topic in wanted)
@@ -302,9 +305,6 @@ class Kafka(Connector):
             columns.append(F.to_json(F.struct(*key)).alias("key"))
         return [*columns, *(F.col(name) for name in routing if name != "key")]
 
-    def _exactly(self, spark: SparkSession, part: OffsetRange) -> dict[str, str]:
-        return _exactly(spark, part, reads_beginning=self.reads_beginning)
-
     def chosen_options(self) -> dict[str, tuple[str, str]]:
         why = "fewer, larger fetches: Kafka's defaults are made for small consumers"
         return {name: (self.options.get(name, value), why) for name, value in _FAST_READ.items()}
@@ -388,87 +388,6 @@ def _as_bytes(frame: DataFrame, name: str) -> Column:
     return F.col(name).cast("string")
 
 
-# Offsets
-
-
-def _lost_of(connection: Connection, topic: str, reached: Mapping[int, int]) -> list[Gap]:
-    begins, ends = begin_offsets(connection, topic), end_offsets(connection, topic)
-    # Neither partitions nor offsets become fewer while a topic lives.
-    if any(p not in ends or offset > ends[p] for p, offset in reached.items()):
-        return [Gap(topic, p, at, None, Loss.TOPIC_MADE_ANEW) for p, at in reached.items()]
-    return [
-        Gap(topic, p, offset, begins[p], Loss.RECORDS_DELETED)
-        for p, offset in reached.items()
-        if offset < begins[p]
-    ]
-
-
-def _exactly(spark: SparkSession, part: OffsetRange, *, reads_beginning: bool) -> dict[str, str]:
-    """Options of a batch that reads just what the checkpoint gives to `part`."""
-    end: dict[str, dict[str, int]] = json.loads(part.end)
-    start = _initial_offsets(spark, part) if part.start is None else json.loads(part.start)
-    if start is None:
-        # The continuous trigger does not write down where it began.
-        start = {} if reads_beginning else end
-    # A partition that came later is read from its beginning, as the stream did.
-    begin = {
-        topic: {p: start.get(topic, {}).get(p, _EARLIEST) for p in partitions}
-        for topic, partitions in end.items()
-    }
-    assigned = {topic: [int(p) for p in partitions] for topic, partitions in end.items()}
-    return {
-        "assign": json.dumps(assigned),
-        "startingOffsets": json.dumps(begin),
-        "endingOffsets": json.dumps(end),
-    }
-
-
-def _initial_offsets(spark: SparkSession, part: OffsetRange) -> dict[str, dict[str, int]] | None:
-    """Where a query began; None where the log does not say it."""
-    from pyspark.errors import AnalysisException
-
-    try:
-        lines = [str(row.value) for row in spark.read.text(f"{part.log}/0").collect()]
-    except AnalysisException as missing:
-        if missing.getCondition() != "PATH_NOT_FOUND":
-            raise
-        return None
-    found = next(line[line.index("{") :] for line in lines if "{" in line)
-    begun: dict[str, dict[str, int]] = json.loads(found)
-    return begun
-
-
-def _position(which: str, offsets: Offsets, topics: tuple[str, ...]) -> dict[str, str]:
-    """`starting` or `ending` as Spark's option of that side."""
-    if isinstance(offsets, datetime):
-        moment = {f"{which}Timestamp": str(int(offsets.timestamp() * 1000))}
-        # A time after the last record means "from the next one on", not a failure.
-        later = {"startingOffsetsByTimestampStrategy": "latest"} if which == "starting" else {}
-        return moment | later
-    if isinstance(offsets, Mapping):
-        is_flat = all(not isinstance(value, Mapping) for value in offsets.values())
-        if is_flat and len(topics) != 1:
-            raise InvalidConnector(
-                "kafka",
-                f"{which}={dict(offsets)!r} does not say of which topic",
-                expected='{"topic": {0: 42}}, or {0: 42} where there is one topic',
-            )
-        by_topic = {topics[0]: offsets} if is_flat else offsets
-        return {f"{which}Offsets": json.dumps(_offsets_by_partition(by_topic))}
-    allowed = ("earliest", "latest")
-    if offsets not in allowed:
-        raise UnknownChoice(f"kafka {which} offset", str(offsets), allowed)
-    return {f"{which}Offsets": offsets}
-
-
-def _offsets_by_partition(by_topic: Mapping[Any, Any]) -> dict[str, dict[str, int]]:
-    words = {"earliest": _EARLIEST, "latest": -1}
-    return {
-        str(topic): {str(p): words.get(offset, offset) for p, offset in partitions.items()}
-        for topic, partitions in by_topic.items()
-    }
-
-
 def kafka(
     *topics: str,
     pattern: str | None = None,
@@ -518,8 +437,8 @@ def kafka(
         topics=topics,
         pattern=pattern,
         assign={topic: tuple(numbers) for topic, numbers in (assign or {}).items()},
-        starting=_position("starting", starting, topics),
-        ending={} if ending is None else _position("ending", ending, topics),
+        starting=position_options("starting", starting, topics),
+        ending={} if ending is None else position_options("ending", ending, topics),
         fields=wanted,
         creates=create,
         partitions=partitions,

@@ -18,6 +18,7 @@ from uuid import uuid4
 
 from headwater.connectors.interface import Note, query_of
 from headwater.connectors.kafka.clients import end_offsets, partition_count
+from headwater.connectors.kafka.offsets import EARLIEST
 from headwater.jvm.classes import java_class
 from headwater.jvm.jar import LABEL, ONCE_SINK
 
@@ -36,7 +37,6 @@ _PROPERTY = "headwater.kafka.label"
 _INTERCEPTORS = "kafka.interceptor.classes"
 _AGAIN = "a task of headwater was tried again"
 _TRIES = 5
-_EARLIEST = -2
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +114,7 @@ class Resuming:
 
         # A partition that is new since then is read from its beginning.
         partitions = range(partition_count(self.connection, self._topic))
-        start = {self._topic: {str(p): noted.get(p, _EARLIEST) for p in partitions}}
+        start = {self._topic: {str(p): noted.get(p, EARLIEST) for p in partitions}}
         client = {
             name: value
             for name, value in self.options.items()
