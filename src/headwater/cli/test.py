@@ -19,7 +19,7 @@ from headwater.cli.exit_codes import ExitCode
 
 SUMMARY = "run the tests of a project, or of Headwater itself"
 
-_AT_ONCE = {"unit": "auto", "spark": "2", "e2e": "2"}
+_AT_ONCE = {"unit": "auto", "spark": "2", "e2e": "3"}
 """Processes per tier. In the later two each has a Spark session and servers of its own."""
 TIERS = tuple(_AT_ONCE)
 _BY_FILE = ["--dist", "loadfile", "--no-loadscope-reorder"]
