@@ -302,6 +302,10 @@ class Connector:
         """Options of Spark's reader that are set by default, each with its value and its reason."""
         return {}
 
+    def chosen_write_options(self, trigger: TriggerKind) -> dict[str, tuple[str, str]]:
+        """The same of Spark's writer."""
+        return {}
+
     def describe(self) -> str:
         """A few words for the plan: `kafka topic signals`."""
         return self.system

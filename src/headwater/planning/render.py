@@ -61,6 +61,10 @@ def _beside(plan: Plan) -> Iterator[tuple[str, str]]:
                 "a filter behind from_json parses kept rows twice; without a schema, the raw value "
                 "is yours to parse",
             )
+    for name, table in plan.tables.items():
+        query = table.query
+        for option, (value, why) in query.sink.chosen_write_options(query.trigger.kind).items():
+            yield f"{option} = {value}  (table {name})", f"{why}; options= wins"
 
 
 def explain_text(plan: Plan, table: str) -> str:
