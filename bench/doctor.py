@@ -17,10 +17,11 @@ from typing import Any
 from confluent_kafka import Producer
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.types import LongType
 
 from bench.figures import Figure, figure
 from headwater import Pipeline, Trigger
-from headwater.connectors import delta, kafka, queue, rate
+from headwater.connectors import delta, kafka, memory, queue, rate
 from headwater.connectors.interface import ReadRequest
 from headwater.connectors.kafka import create_topic
 from headwater.local import services
@@ -35,11 +36,6 @@ _BATCHES = 10
 _LONGEST_S = 120.0
 _SHUFFLE = "spark.sql.shuffle.partitions"
 _CHANGELOG = "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled"
-_MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
-_SLOW_LOG = (
-    "org.apache.spark.sql.execution.streaming.checkpointing.FileContextBasedCheckpointFileManager"
-)
-"""Spark's default where storage is not local: it starts a process for every file here."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,9 +46,10 @@ class Place:
     folder: Path
     broker: Connection
 
-    def pipeline(self) -> Pipeline:
+    def pipeline(self, storage: str) -> Pipeline:
         connections = {"kafka": dict(self.broker.options)}
-        return Pipeline("app", settings=Settings(self.folder, connections=connections))
+        settings = Settings(self.folder, connections=connections, storage=storage)
+        return Pipeline("app", settings=settings)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +66,8 @@ class Condition:
     """What goes on while the table runs."""
     runs: int = 1
     """Lateness is known from the second run on."""
+    is_far: bool = False
+    """Whether the checkpoint is in HDFS, where every file of Spark's log takes its time."""
 
 
 def measure(*, pairs: int) -> tuple[list[Figure], Any]:
@@ -76,14 +75,17 @@ def measure(*, pairs: int) -> tuple[list[Figure], Any]:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         services.up(folder, "kafka")
+        services.up(folder, "hdfs")
         settings = Settings(folder)
+        hdfs = services.connection(folder, "hdfs")["storage"]
         broker = Connection("kafka", services.connection(folder, "kafka"), "bench")
         spark = open_session(settings, [JarSet.KAFKA, JarSet.DELTA])
         try:
-            details = [_judged(one, spark, folder / one.rule, broker) for one in CONDITIONS]
+            details = [_judged(one, spark, folder / one.rule, broker, hdfs) for one in CONDITIONS]
         finally:
             spark.stop()
             services.down(folder, "kafka")
+            services.down(folder, "hdfs")
     missed = [one["rule"] for one in details if not one["is_found"]]
     no_better = [one["rule"] for one in details if one["advised"] >= one["ill"]]
     unknown = {rule.__name__ for rule in RULES} - {one["rule"] for one in details}
@@ -96,13 +98,13 @@ def measure(*, pairs: int) -> tuple[list[Figure], Any]:
 
 
 def _judged(
-    one: Condition, spark: SparkSession, folder: Path, broker: Connection
+    one: Condition, spark: SparkSession, folder: Path, broker: Connection, storage: str
 ) -> dict[str, Any]:
     sick, well = Place(spark, folder / "ill", broker), Place(spark, folder / "advised", broker)
     with _settings(spark, one.ill):
-        ill = _case(one, sick, is_ill=True)
+        ill = _case(one, sick, storage=storage, is_ill=True)
     found = [said for said in advice([ill]) if said.rule == one.rule]
-    advised = _case(one, well, is_ill=False)
+    advised = _case(one, well, storage=storage, is_ill=False)
     told = {
         "rule": one.rule,
         "is_found": bool(found),
@@ -116,12 +118,12 @@ def _judged(
     return told
 
 
-def _case(one: Condition, place: Place, *, is_ill: bool) -> Case:
+def _case(one: Condition, place: Place, *, storage: str, is_ill: bool) -> Case:
     place.folder.mkdir(parents=True)
     beside = one.beside(place) if one.beside else contextlib.nullcontext()
     with beside:
         for number in range(one.runs):
-            app = place.pipeline()
+            app = place.pipeline(f"{storage}/{_name(place)}" if one.is_far else ".headwater")
             one.define(app, place, is_ill)
             _run(app, batches=(number + 1) * _BATCHES)
     [case] = examine(place.folder / ".headwater", "app")
@@ -172,7 +174,12 @@ def _ms_per_row(case: Case, place: Place) -> float:
 def _behind_s(case: Case, place: Place) -> float:
     """By how much the watermark is behind the clock in the last batch."""
     last = case.busy[-1]
-    return epoch_s(last.at) - epoch_s(last.watermark) if last.watermark else float("inf")
+    return epoch_s(last.at) - epoch_s(last.watermark or last.at)
+
+
+def _standing(case: Case, place: Place) -> float:
+    """The share of batches after which the watermark stood where it was."""
+    return 1 - (len({b.watermark for b in case.busy}) - 1) / (len(case.busy) - 1)
 
 
 def _waiting(case: Case, place: Place) -> float:
@@ -191,35 +198,37 @@ def _counts(app: Pipeline, place: Place, is_ill: bool) -> None:
 
 
 def _short_trigger(app: Pipeline, place: Place, is_ill: bool) -> None:
-    app.source("ticks", rate(rows_per_second=1000))
-    app.table(name="out", trigger="20 milliseconds" if is_ill else "1 second")(lambda ticks: ticks)
+    app.source("records", kafka(_name(place)))
+    app.table(name="out", trigger="20 milliseconds" if is_ill else "2 seconds")(
+        lambda records: records.select("value")
+    )
 
 
 def _large_state(app: Pipeline, place: Place, is_ill: bool) -> None:
-    app.source("ticks", rate(rows_per_batch=2000))
+    app.source("ticks", rate(rows_per_batch=40_000))
     app.table(name="out", mode="update", key="value", unbounded_state=True)(
         lambda ticks: ticks.groupBy("value").count()
     )
 
 
 def _many_steps(app: Pipeline, place: Place, is_ill: bool) -> None:
-    """A plan of many joins for a few rows."""
-    app.source("ticks", rate(rows_per_second=20))
+    """A plan of many columns for a few rows."""
+    app.source("records", kafka(_name(place)), max_per_batch="100 rows")
 
-    def out(ticks: DataFrame) -> DataFrame:
-        for number in range(12):
-            names = place.spark.range(3).select(
-                F.col("id").alias(f"id_{number}"), F.lit(number).alias(f"name_{number}")
-            )
-            ticks = ticks.join(F.broadcast(names), F.col("value") % 3 == names[f"id_{number}"])
-        return ticks
+    def out(records: DataFrame) -> DataFrame:
+        known = records.select(F.length("value").alias("c0"))
+        for number in range(1, 150):
+            known = known.withColumn(f"c{number}", F.col(f"c{number - 1}") % (number + 7) + number)
+        return known
 
-    app.table(name="out", trigger="default" if is_ill else "5 seconds")(out)
+    app.table(name="out", into=memory(), trigger="default" if is_ill else "5 seconds")(out)
 
 
 def _small_batches(app: Pipeline, place: Place, is_ill: bool) -> None:
-    app.source("ticks", rate(rows_per_second=100))
-    app.table(name="out", trigger="default" if is_ill else "2 seconds")(lambda ticks: ticks)
+    app.source("records", kafka(_name(place)))
+    app.table(name="out", into=memory(), trigger="default" if is_ill else "2 seconds")(
+        lambda records: records.select("partition").limit(1)
+    )
 
 
 def _two_sources(app: Pipeline, place: Place, is_ill: bool) -> None:
@@ -258,13 +267,13 @@ def _long_delay(app: Pipeline, place: Place, is_ill: bool) -> None:
 
 def _short_delay(app: Pipeline, place: Place, is_ill: bool) -> None:
     """Every tenth row is half a minute behind."""
-    begin = dt.datetime.now(dt.UTC) - dt.timedelta(hours=1)
+    begin = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
     rows = [
         [
             (begin + dt.timedelta(seconds=10 * batch - (30 if n % 10 == 0 else 0)), n)
             for n in range(500)
         ]
-        for batch in range(2 * _BATCHES)
+        for batch in range(10 * _BATCHES)
     ]
     app.source(
         "ticks",
@@ -273,7 +282,7 @@ def _short_delay(app: Pipeline, place: Place, is_ill: bool) -> None:
         event_time="timestamp",
         watermark="1 second" if is_ill else "31 seconds",
     )
-    app.table(name="out", mode="append")(
+    app.table(name="out", mode="append", trigger="300 milliseconds")(
         lambda ticks: ticks.groupBy(F.window("timestamp", "1 second")).count()
     )
 
@@ -304,9 +313,8 @@ def _small_files(app: Pipeline, place: Place, is_ill: bool) -> None:
     """As many files in a batch as a long run has in an hour."""
     app.source("ticks", rate(rows_per_second=1000))
     trigger = "200 milliseconds" if is_ill else "10 seconds"
-    app.table(name="out", into=delta(), trigger=trigger)(
-        lambda ticks: ticks.repartition(150, "value")
-    )
+    into = delta(options={"delta.autoOptimize.autoCompact": "false"})
+    app.table(name="out", into=into, trigger=trigger)(lambda ticks: ticks.repartition(150, "value"))
 
 
 def _files_per_1000_rows(case: Case, place: Place) -> float:
@@ -314,7 +322,7 @@ def _files_per_1000_rows(case: Case, place: Place) -> float:
     return 1000 * files / sum(b.input_rows for b in case.batches)
 
 
-@F.udf("long")
+@F.udf(LongType())
 def _slow(number: int) -> int:
     for _ in range(5000):
         number = (number * 31 + 7) % 1_000_003
@@ -338,7 +346,8 @@ def _topic(place: Place, records: dict[int, int]) -> str:
     for partition, count in records.items():
         for number in range(count):
             producer.produce(topic, str(number), partition=partition)
-            producer.poll(0)
+            if number % 10_000 == 0:
+                producer.flush()
     producer.flush()
     return topic
 
@@ -391,7 +400,7 @@ def _one_partition(app: Pipeline, place: Place, is_ill: bool) -> None:
 
 def _one_large_partition(app: Pipeline, place: Place, is_ill: bool) -> None:
     topic = _topic(place, {0: 400_000, 1: 100, 2: 100, 3: 100})
-    options = {} if is_ill else {"minPartitions": "4"}
+    options = {} if is_ill else {"minPartitions": "8"}
     app.source("records", kafka(topic, options=options), max_per_batch="20000 rows")
     app.table(name="out")(lambda records: _heavy(records))
 
@@ -420,21 +429,28 @@ def _on_the_way_ms(case: Case, place: Place) -> float:
 
 CONDITIONS = (
     Condition("backlog_grows", _limited, _waiting, "records waiting", beside=_arriving),
-    Condition("batch_longer_than_trigger", _short_trigger, _busy_share, "of the time"),
-    Condition("too_many_partitions", _counts, _batch_ms, "ms per batch", {_SHUFFLE: "12"}),
+    Condition(
+        "batch_longer_than_trigger", _short_trigger, _ms_per_row, "ms per row", beside=_arriving
+    ),
+    Condition("too_many_partitions", _counts, _batch_ms, "ms per batch", ill={_SHUFFLE: "12"}),
     Condition(
         "state_commits_dominate",
         _large_state,
         lambda case, place: median(b.state_commit_ms or 0 for b in case.busy),
         "ms of a batch",
-        {_CHANGELOG: "false"},
+        ill={_CHANGELOG: "false"},
     ),
-    Condition("planning_dominates", _many_steps, _busy_share, "of the time"),
+    Condition("planning_dominates", _many_steps, _busy_share, "of the time", beside=_arriving),
     Condition(
-        "log_writes_dominate", _small_batches, _busy_share, "of the time", {_MANAGER: _SLOW_LOG}
+        "log_writes_dominate",
+        _small_batches,
+        _busy_share,
+        "of the time",
+        beside=_arriving,
+        is_far=True,
     ),
-    Condition("watermark_held_back", _two_sources, _behind_s, "s behind"),
-    Condition("watermark_stuck", _one_moment, _behind_s, "s behind"),
+    Condition("watermark_held_back", _two_sources, _standing, "of the batches"),
+    Condition("watermark_stuck", _one_moment, _standing, "of the batches"),
     Condition("delay_too_long", _long_delay, _behind_s, "s behind", runs=2),
     Condition("delay_too_short", _short_delay, _late_share, "of the rows late", runs=2),
     Condition("state_grows", _every_value, _state_rows, "rows of state"),

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -81,6 +81,8 @@ def _node(
         node["watermark"] = definition.watermark
         node["event_time"] = definition.event_time
         node["limit"] = str(definition.max_per_batch or "") or None
+        options: Mapping[str, str] = getattr(definition.connector, "options", {})
+        node["min_partitions"] = int(options.get("minPartitions", 0))
     if isinstance(definition, Table):
         node["place"] = place_of(definition.name, definition.into, settings, storage)
     if spec is not None:

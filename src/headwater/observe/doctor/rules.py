@@ -97,7 +97,8 @@ def backlog_grows(case: Case) -> Advice | None:
     per_s = slope([(epoch_s(b.at), float(b.kafka_lag or 0)) for b in busy])
     read_per_s = median(b.processed_rows_per_s for b in busy)
     rises = sum(later > earlier for earlier, later in itertools.pairwise(lags))
-    grows = rises >= 0.6 * (len(lags) - 1) and lags[-1] > 2 * max(1, lags[0])
+    read = sum(b.input_rows for b in busy[1:])
+    grows = rises >= 0.6 * (len(lags) - 1) and lags[-1] - lags[0] > 0.1 * read
     if not grows or per_s < 1 or lags[-1] < max(1000, read_per_s):
         return None
     hour = lags[-1] + per_s * 3600
@@ -342,7 +343,8 @@ def few_kafka_partitions(case: Case) -> Advice | None:
     busy = [b for b in case.busy if b.kafka_lags]
     if len(busy) < _FEWEST or case.load < 0.8:
         return None
-    partitions = len(busy[-1].kafka_lags)
+    asked = max((source.get("min_partitions") or 0 for source in case.sources), default=0)
+    partitions = max(len(busy[-1].kafka_lags), asked)
     is_behind = median(b.kafka_lag or 0 for b in busy) > median(b.input_rows for b in busy)
     if partitions >= case.cores or not is_behind:
         return None
@@ -368,6 +370,8 @@ def skewed_partitions(case: Case) -> Advice | None:
     name, most = max(lags.items(), key=lambda item: item[1])
     others = median(lag for partition, lag in lags.items() if partition != name)
     before = busy[-_FEWEST].kafka_lags.get(name, 0)
+    if any((source.get("min_partitions") or 0) > len(lags) for source in case.sources):
+        return None
     if most < 10_000 or most < 10 * max(1.0, others) or before < 0.2 * most:
         return None
     return Advice(
@@ -377,7 +381,7 @@ def skewed_partitions(case: Case) -> Advice | None:
         (f"{most:,} records wait there; the median of the others is {others:,.0f}",),
         "partitions of equal size are done at the same time",
         "a key with more values for the producer of the topic; until then "
-        f'options={{"minPartitions": "{2 * case.cores}"}} splits the large one',
+        f'options={{"minPartitions": "{2 * max(case.cores, len(lags))}"}} splits the large one',
     )
 
 
