@@ -205,9 +205,9 @@ def _short_trigger(app: Pipeline, place: Place, is_ill: bool) -> None:
 
 
 def _large_state(app: Pipeline, place: Place, is_ill: bool) -> None:
-    app.source("ticks", rate(rows_per_batch=40_000))
-    app.table(name="out", mode="update", key="value", unbounded_state=True)(
-        lambda ticks: ticks.groupBy("value").count()
+    app.source("ticks", rate(rows_per_batch=5000))
+    app.table(name="out", into=memory(), mode="complete", unbounded_state=True)(
+        lambda ticks: ticks.groupBy("value").count().limit(1)
     )
 
 
@@ -226,7 +226,7 @@ def _many_steps(app: Pipeline, place: Place, is_ill: bool) -> None:
 
 def _small_batches(app: Pipeline, place: Place, is_ill: bool) -> None:
     app.source("records", kafka(_name(place)))
-    app.table(name="out", into=memory(), trigger="default" if is_ill else "2 seconds")(
+    app.table(name="out", into=memory(), trigger="default" if is_ill else "6 seconds")(
         lambda records: records.select("partition").limit(1)
     )
 
@@ -439,6 +439,7 @@ CONDITIONS = (
         lambda case, place: median(b.state_commit_ms or 0 for b in case.busy),
         "ms of a batch",
         ill={_CHANGELOG: "false"},
+        is_far=True,
     ),
     Condition("planning_dominates", _many_steps, _busy_share, "of the time", beside=_arriving),
     Condition(
