@@ -29,8 +29,6 @@ WORDS = [
     [("a", 2), ("d", 7)],
     [("d", 1), ("e", 2), ("a", 9), ("b", 3)],
     [("a", 4), ("b", 4)],
-    [],
-    [("e", 1)],
 ]
 OTHER = [
     [("a", "x"), ("c", "y")],
@@ -39,8 +37,6 @@ OTHER = [
     [("d", "u"), ("a", "v"), ("q", "w")],
     [("e", "n"), ("e", "o")],
     [("a", "p"), ("b", "q")],
-    [("e", "r")],
-    [],
 ]
 
 
@@ -140,7 +136,7 @@ def chain(seed: int) -> str:
     return " > ".join(random.Random(seed).choices(sorted(STEPS), k=4))
 
 
-CHAINS = [chain(seed) for seed in range(8)]
+CHAINS = [chain(seed) for seed in range(6)]
 
 
 def program(ssc: Any, words: Any, other: Any) -> dict[str, Any]:
@@ -189,5 +185,5 @@ def test_a_wrong_operator_would_be_seen(results: tuple[Any, Any]) -> None:
     assert found["updateStateByKey"] != expected["state of a window"]
     # A filter that is not heeded, and an inverse that is never called.
     assert found["inverse with filter"] != expected["reduceByKeyAndWindow with inverse"]
-    assert found["reduceByWindow with inverse"][8] != [sum(n for part in WORDS for _, n in part)]
-    assert len(found["countByValueAndWindow"][8]) < 5
+    assert found["reduceByWindow with inverse"][6] != [sum(n for part in WORDS for _, n in part)]
+    assert len(found["countByValueAndWindow"][6]) < 5
