@@ -10,8 +10,10 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from headwater.events import (
+    AdviceGiven,
     BatchCompleted,
     Event,
+    GapsFound,
     LateCaptured,
     ModelPublished,
     ModelRefused,
@@ -80,6 +82,10 @@ STORED = Family(
 )
 FAILURES = Family("headwater_query_failures_total", "counter", "Queries that failed for good")
 RESTARTS = Family("headwater_query_restarts_total", "counter", "Restarts after a failure")
+GAPS = Family(
+    "headwater_gaps_total", "counter", "Stretches of input that were gone before the read"
+)
+ADVICE = Family("headwater_advice_total", "counter", "Pieces of advice of the doctor, by rule")
 DURATION = Family("headwater_batch_duration_seconds", "histogram", "Time of a whole batch")
 LATENCY = Family(
     "headwater_latency_seconds",
@@ -146,6 +152,10 @@ class Metrics:
                     self._add(CAPTURED, rows, table=table)
                 case RejectedCaptured(source=source, table=table, rows=rows):
                     self._add(STORED, rows, table=table, source=source)
+                case GapsFound(source=source, table=table, gaps=gaps):
+                    self._add(GAPS, len(gaps), table=table, source=source)
+                case AdviceGiven(rule=rule, table=table):
+                    self._add(ADVICE, 1, table=table, rule=rule)
                 case ModelTrained(model=model, seconds=seconds):
                     self._set(TRAINING_S, seconds, model=model)
                 case ModelPublished(model=model):

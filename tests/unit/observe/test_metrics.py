@@ -10,7 +10,9 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from headwater.errors import AddressTaken
 from headwater.events import (
+    AdviceGiven,
     BatchCompleted,
+    GapsFound,
     LateCount,
     PipelineStarted,
     QueryFailed,
@@ -101,6 +103,15 @@ def test_a_query_that_fails_or_restarts_is_not_running() -> None:
     assert found["headwater_query_running", ""] == 0
     assert found["headwater_query_failures_total", ""] == 1
     assert found["headwater_query_restarts_total", ""] == 1
+
+
+def test_gaps_and_advice_are_counted() -> None:
+    metrics = Metrics("demo")
+    metrics.report(GapsFound("signals", "raw", ("signals/0: 1 to 5", "signals/1: 1 to 9")))
+    metrics.report(AdviceGiven("state_grows", "raw", "it grows", "less", "watermark"))
+    text = metrics.text()
+    assert 'headwater_gaps_total{pipeline="demo",source="signals",table="raw"} 2' in text
+    assert 'headwater_advice_total{pipeline="demo",rule="state_grows",table="raw"} 1' in text
 
 
 def test_labels_are_escaped() -> None:
