@@ -8,7 +8,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
-from headwater.definitions import View
+from headwater.definitions import TriggerKind, View
 from headwater.errors import LeaseLost
 from headwater.events import Event, QueryFailed, QueryRestarting, Report, both
 from headwater.graph import Graph
@@ -145,7 +145,9 @@ class RunningPipeline(RunningQueries):
         """None where a failed query is started again after a while."""
         if self._is_stopped or self.stop_requested.is_set():
             return "the pipeline stops"
-        wait_s, why = self._supervisor.wait_s(failure)
+        kind = self._specs[query.name].trigger.kind
+        ends_by_itself = kind in (TriggerKind.ONCE, TriggerKind.AVAILABLE_NOW)
+        wait_s, why = self._supervisor.wait_s(failure, ends_by_itself=ends_by_itself)
         if wait_s is None:
             return why
         reason = told_shortly(problem)
@@ -161,7 +163,9 @@ class RunningPipeline(RunningQueries):
             query.start()
         except Exception as problem:
             # Whatever a start raises is a failure of this table; the others go on.
-            failure = Failure(query.name, (str(problem),), query.last_batch)
+            kind = type(problem)
+            text = f"{kind.__module__}.{kind.__qualname__}: {problem}"
+            failure = Failure(query.name, (text,), query.last_batch)
             why_final = self._why_final(query, failure, problem)
             if why_final is not None:
                 reason = f"{told_shortly(problem)}; no restart: {why_final}"

@@ -12,7 +12,9 @@ from headwater.errors import EnvironmentProblem, HeadwaterError
 
 FIRST_WAIT_S = 1.0
 LONGEST_WAIT_S = 60.0
+_DOUBLINGS = 10
 
+_UNREACHABLE = "_UNREACHABLE"
 _STATE = re.compile(r"SQLSTATE: (\w{5})")
 _OURS = re.compile(r"\bheadwater\.errors[\w.]*: (?:\S+:\d+: )?(?P<code>[A-Z_]+): ")
 _PYTHON = re.compile(r"^(?:[\w.]*\.)?(\w+(?:Error|Exception|Exit|Interrupt)): ", re.M)
@@ -50,7 +52,7 @@ def incurable(texts: Iterable[str]) -> str | None:
     codes = {match["code"] for match in _OURS.finditer(text)}
     known = {kind.code: kind for kind in _kinds()}
     for code in codes & set(known):
-        passes = issubclass(known[code], EnvironmentProblem) and code.endswith("_UNREACHABLE")
+        passes = issubclass(known[code], EnvironmentProblem) and code.endswith(_UNREACHABLE)
         return None if passes else f"it takes a change ({code})"
     for state in _STATE.findall(text):
         if state.startswith(_INCURABLE_STATES):
@@ -65,6 +67,16 @@ def incurable(texts: Iterable[str]) -> str | None:
     return None
 
 
+def unreachable(texts: Iterable[str]) -> str | None:
+    """The code of an error that says that a system is not there at the moment; None for others.
+
+    >>> unreachable(["headwater.errors.systems.X: REDIS_UNREACHABLE: table 't': no answer"])
+    'REDIS_UNREACHABLE'
+    """
+    found = (match["code"] for match in _OURS.finditer("\n".join(texts)))
+    return next((code for code in found if code.endswith(_UNREACHABLE)), None)
+
+
 def _kinds() -> Iterable[type[HeadwaterError]]:
     found = [getattr(errors, name) for name in errors.__all__]
     return [kind for kind in found if isinstance(kind, type) and hasattr(kind, "code")]
@@ -73,13 +85,13 @@ def _kinds() -> Iterable[type[HeadwaterError]]:
 @dataclass
 class Supervisor:
     """Counts the restarts of each table. A batch that was committed since the last one gives the
-    whole budget back."""
+    whole budget back. A run without end waits for a system that is not there as long as it takes."""
 
     budget: int
     _used: dict[str, int] = field(default_factory=dict)
     _last_batch: dict[str, int | None] = field(default_factory=dict)
 
-    def wait_s(self, failure: Failure) -> tuple[float | None, str]:
+    def wait_s(self, failure: Failure, *, ends_by_itself: bool) -> tuple[float | None, str]:
         """How long to wait before the restart, None where there is none; and why."""
         reason = incurable(failure.texts)
         if reason is not None:
@@ -88,11 +100,14 @@ class Supervisor:
             self._used.pop(failure.table, None)
         self._last_batch[failure.table] = failure.last_batch
         used = self._used.get(failure.table, 0)
-        if used >= self.budget:
+        is_patient = self.budget > 0 and not ends_by_itself
+        absent = unreachable(failure.texts) if is_patient else None
+        if used >= self.budget and absent is None:
             return None, f"{used} restarts brought no batch further"
         self._used[failure.table] = used + 1
-        wait = min(FIRST_WAIT_S * 2**used, LONGEST_WAIT_S)
-        return wait, f"restart {used + 1} of {self.budget}"
+        wait = min(FIRST_WAIT_S * 2 ** min(used, _DOUBLINGS), LONGEST_WAIT_S)
+        of = f"of {self.budget}" if absent is None else f"until it is there ({absent})"
+        return wait, f"restart {used + 1} {of}"
 
 
 class Timers:

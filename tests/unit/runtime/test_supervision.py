@@ -41,9 +41,28 @@ def test_waits_grow_and_the_budget_ends_until_a_batch_is_committed() -> None:
     supervisor = Supervisor(budget=3)
 
     def wait(batch: int | None) -> float | None:
-        return supervisor.wait_s(Failure("t", ("Connection refused",), batch))[0]
+        return supervisor.wait_s(
+            Failure("t", ("Connection refused",), batch), ends_by_itself=False
+        )[0]
 
     assert [wait(None), wait(None), wait(None), wait(None)] == [1, 2, 4, None]
     assert [wait(0), wait(0)] == [1, 2]
     assert wait(1) == 1
-    assert Supervisor(budget=0).wait_s(Failure("t", ("gone",), None))[0] is None
+    gone = Failure("t", ("gone",), None)
+    assert Supervisor(budget=0).wait_s(gone, ends_by_itself=False)[0] is None
+
+
+def test_a_system_that_is_not_there_is_waited_for_without_end() -> None:
+    text = "headwater.errors.systems.DatabaseUnreachable: DATABASE_UNREACHABLE: table 't': the"
+    gone, supervisor = Failure("t", (text,), 7), Supervisor(budget=2)
+    found = [supervisor.wait_s(gone, ends_by_itself=False) for _ in range(100)]
+    assert [wait for wait, _ in found[:4]] == [1, 2, 4, 8]
+    assert found[-1] == (60, "restart 100 until it is there (DATABASE_UNREACHABLE)")
+    assert Supervisor(budget=0).wait_s(gone, ends_by_itself=False)[0] is None
+
+
+def test_a_run_that_ends_by_itself_does_not_wait_without_end() -> None:
+    text = "headwater.errors.systems.DatabaseUnreachable: DATABASE_UNREACHABLE: table 't': the"
+    gone, supervisor = Failure("t", (text,), 7), Supervisor(budget=2)
+    found = [supervisor.wait_s(gone, ends_by_itself=True) for _ in range(3)]
+    assert [wait for wait, _ in found] == [1, 2, None]
