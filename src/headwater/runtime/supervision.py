@@ -85,7 +85,7 @@ def _kinds() -> Iterable[type[HeadwaterError]]:
 @dataclass
 class Supervisor:
     """Counts the restarts of each table. A batch that was committed since the last one gives the
-    whole budget back. A run without end waits for a system that is not there as long as it takes."""
+    whole budget back. A run without end waits for a system that is out of reach, however long."""
 
     budget: int
     _used: dict[str, int] = field(default_factory=dict)
