@@ -108,7 +108,7 @@ def _judged(
     told = {
         "rule": one.rule,
         "is_found": bool(found),
-        "setting": found[0].setting if found else None,
+        "setting": found[0].setting.replace(str(sick.folder), "<folder>") if found else None,
         "is_still_told": one.rule in {said.rule for said in advice([advised])},
         "ill": one.cost(ill, sick),
         "advised": one.cost(advised, well),

@@ -61,6 +61,11 @@ def ten_seconds(readings):
             .select("device", F.col("window.start").alias("start"), "celsius"))
 
 
+@fleet.model(trained_on="raw", every="1 hour", schema="device string, usual double")
+def usual(rows):
+    return rows.groupBy("device").agg(F.avg("celsius").alias("usual"))
+
+
 def refuse(frame, batch):
     raise ValueError("the shop is closed")
 
@@ -155,6 +160,7 @@ def run(project: Path) -> Iterator[Run]:
         found.until(r"broken: failed")
         found.until(r"signals: .* rejected")
         found.until(r"kept in ten_seconds__late")
+        found.until(r"usual: version 1 used")
         yield found
     finally:
         if found.process.poll() is None:
@@ -247,7 +253,10 @@ def test_the_overview_shows_the_graph_and_the_pipelines_own_numbers(
     page = open_page()
     page.wait_for_selector(".queries")
     names = page.locator(".graph .name").all_text_contents()
-    assert sorted(names) == ["broken", "raw", "readings", "signals", "sites", "ten_seconds"]
+    assert {"broken", "raw", "readings", "signals", "sites", "ten_seconds"} <= set(names)
+    source = page.locator(".graph .node.source")
+    source.locator("circle.running").wait_for()
+    assert source.locator(".detail").inner_text().endswith(" rows/s")
     assert "the shop is closed" in page.locator(".trouble").inner_text()
     assert "app.py:" in page.locator(".trouble").inner_text()
     found = status(run)
@@ -325,11 +334,31 @@ def test_every_page_fits_the_window(open_page: Open, name: str, size: Any, schem
         "table/ten_seconds": ".chart svg",
         "events": ".timeline .QueryStarted",
         "rows/signals__rejected": "table.rows",
+        "models": ".charts svg",
         "doctor": ".good, .advice",
     }.items():
         go(page, f"#/0-fleet/{hash}")
         page.wait_for_selector(wanted)
         shoot(page, f"{hash.replace('/', '-')}-{name}")
+
+
+def test_models_are_listed_with_the_version_in_use(open_page: Open, run: Run) -> None:
+    page = open_page("#/0-fleet/models")
+    page.get_by_role("heading", name="usual").wait_for()
+    assert "version 1 is used" in page.locator("main").inner_text()
+    rows = page.locator("main table tbody tr").all_inner_texts()
+    assert [row.split("\t")[1:3] for row in rows] == [["published", "1"], ["trained", "1"]]
+
+
+def test_all_pipelines_are_in_one_place(open_page: Open, run: Run) -> None:
+    page = open_page("#/")
+    card = page.locator(".card")
+    card.wait_for()
+    assert "fleet" in card.inner_text()
+    assert "3 tables" in card.inner_text()
+    assert f"process {run.process.pid}" in card.inner_text()
+    card.click()
+    page.wait_for_selector(".queries")
 
 
 def test_a_batch_is_seen_within_seconds_of_its_commit(open_page: Open, run: Run) -> None:

@@ -1,4 +1,4 @@
-// The pipeline from left to right: what is read, views, tables; each table shows its state.
+// The pipeline from left to right: what is read, views, tables; each shows whether rows flow.
 
 import { s } from "./dom.js";
 import { count } from "./format.js";
@@ -17,6 +17,7 @@ export function graph(nodes, tables, link) {
     const top = (height - (column.length * (BOX.height + BOX.down) - BOX.down)) / 2;
     column.forEach((node, r) => place.set(node.name, { x: 2 + c * (BOX.width + BOX.across), y: top + r * (BOX.height + BOX.down) }));
   });
+  const live = new Map(nodes.map((node) => [node.name, flow(node.name, nodes, tables)]));
   const svg = s("svg", { class: "graph", viewBox: `0 0 ${width} ${height}`, width, height, role: "group", "aria-label": "Graph of the pipeline" });
   for (const node of nodes) {
     for (const read of node.reads) {
@@ -26,24 +27,33 @@ export function graph(nodes, tables, link) {
       const [x1, y1] = [from.x + BOX.width, from.y + BOX.height / 2];
       const [x2, y2] = [to.x, to.y + BOX.height / 2];
       const bend = (x2 - x1) / 2;
-      const state = tables.get(node.name)?.state;
-      svg.append(s("path", { class: `edge ${state === "running" ? "flows" : ""}`, d: `M${x1},${y1}C${x1 + bend},${y1} ${x2 - bend},${y2} ${x2},${y2}` }));
+      svg.append(s("path", { class: `edge ${live.get(node.name).isRunning ? "flows" : ""}`, d: `M${x1},${y1}C${x1 + bend},${y1} ${x2 - bend},${y2} ${x2},${y2}` }));
     }
   }
-  for (const node of nodes) svg.append(box(node, place.get(node.name), tables.get(node.name), link));
+  for (const node of nodes) svg.append(box(node, place.get(node.name), tables.get(node.name), live.get(node.name), link));
   return svg;
 }
 
-function box(node, at, table, link) {
-  const detail = table ? tableDetail(table) : node.detail || node.kind;
-  const label = `${node.kind} ${node.name}${table ? `, ${table.state}, ${detail}` : ""}`;
+// A source or a view runs where a table that reads it does; its rows are those of the fastest one.
+function flow(name, nodes, tables) {
+  const own = tables.get(name);
+  if (own) return { isRunning: own.state === "running", rowsPerS: own.last?.input_rows_per_s ?? 0 };
+  const readers = nodes.filter((node) => node.reads.includes(name)).map((node) => flow(node.name, nodes, tables));
+  return { isRunning: readers.some((one) => one.isRunning), rowsPerS: Math.max(0, ...readers.filter((one) => one.isRunning).map((one) => one.rowsPerS)) };
+}
+
+function box(node, at, table, live, link) {
+  const flows = node.kind === "source" && live.isRunning ? `${count(live.rowsPerS)} rows/s` : node.detail || node.kind;
+  const detail = table ? tableDetail(table) : flows;
+  const state = table?.state ?? (live.isRunning ? "running" : "");
+  const label = `${node.kind} ${node.name}${state ? `, ${state}` : ""}, ${detail}`;
   const parts = [
-    s("title", {}, `${label}\n${node.where ?? ""}`),
+    s("title", {}, `${label}\n${node.detail ?? ""}\n${node.where ?? ""}`),
     s("rect", { width: BOX.width, height: BOX.height, rx: node.kind === "source" ? 27 : 8 }),
     s("text", { class: "name", x: 16, y: 23 }, short(node.name, 17)),
     s("text", { class: "detail", x: 16, y: 42 }, short(detail, 23)),
   ];
-  if (table) parts.push(s("circle", { class: `dot ${table.state}`, cx: BOX.width - 16, cy: 18, r: 5 }));
+  if (state) parts.push(s("circle", { class: `dot ${state}`, cx: BOX.width - 16, cy: 18, r: 5 }));
   const group = s("g", { class: `node ${node.kind}`, transform: `translate(${at.x},${at.y})` }, parts);
   return table ? s("a", { href: link(node.name), "aria-label": label }, group) : group;
 }
