@@ -1,5 +1,5 @@
-"""State that is uploaded as changes (the default) against snapshots: time of a batch, and of a
-restart.
+"""State that is uploaded as changes (the default) against snapshots: time of a batch, of its upload
+and of a restart, which pays for the other two: it is told and has no goal.
 
 A count by key over 200,000 keys, then 1,000 changed keys per batch. Both sides run in one session.
 """
@@ -50,7 +50,6 @@ def measure(*, pairs: int) -> tuple[list[Figure], Any]:
     figures = [
         figure("batch with changelog, to snapshots", ratios("batch_ms"), 1.1, at_least=False),
         figure("upload with changelog, to snapshots", ratios("commit_ms"), 1.0, at_least=False),
-        figure("restart with changelog, to snapshots", ratios("restart_ms"), 1.5, at_least=False),
     ]
     return figures, {"pairs": results}
 
