@@ -251,15 +251,26 @@ function model({ model, versions }) {
   const used = versions.find((one) => one.kind === "ModelPublished" && !one.is_waiting);
   const trained = versions.filter((one) => one.kind === "ModelTrained").reverse();
   const words = { ModelTrained: "trained", ModelPublished: "published", ModelRefused: "refused" };
-  const rows = versions.map((one) => [moment(Date.parse(one.at) / 1000), words[one.kind] ?? one.kind, one.version, one.score ?? null, one.previous_score ?? null, one.rows ?? null, one.reason ?? ""]);
   const times = trained.map((one) => Date.parse(one.at) / 1000);
+  const isScored = versions.some((one) => typeof one.score === "number");
+  const columns = [
+    ["at", (one) => moment(Date.parse(one.at) / 1000)],
+    ["what", (one) => words[one.kind] ?? one.kind],
+    ["version", (one) => one.version],
+    ...(isScored ? [["score", (one) => score(one.score)], ["score before", (one) => score(one.previous_score)]] : []),
+    ["rows", (one) => one.rows ?? "–"],
+    ["reason", (one) => one.reason ?? ""],
+  ];
+  const quality = isScored
+    ? h("div", { class: "charts" }, chart({ title: "Score of each training", format: score, times, series: [{ name: "score", color: 3, values: trained.map((one) => one.score ?? null) }] }))
+    : h("p", { class: "quiet" }, "It has no evaluate function, so every training is published.");
   return h(
     "section",
     {},
     h("h2", {}, model),
     h("p", { class: "quiet" }, used ? `version ${used.version} is used` : "no version is used yet"),
-    h("div", { class: "charts" }, chart({ title: "Score of each training", format: score, times, series: [{ name: "score", color: 3, values: trained.map((one) => one.score ?? null) }] })),
-    grid(["at", "what", "version", "score", "score before", "rows", "reason"], rows),
+    quality,
+    h("div", { class: "below" }, grid(columns.map(([name]) => name), versions.map((one) => columns.map(([, value]) => value(one))))),
   );
 }
 
