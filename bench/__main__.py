@@ -27,6 +27,7 @@ NAMES = (
     "dstream",
     "dstream_flat",
     "console",
+    "console_cost",
     "demo",
     "doctor",
     "tests",

@@ -18,7 +18,7 @@ KEYS = 1_000
 def measure(*, pairs: int) -> tuple[list[Figure], Any]:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        _write_input(folder / "in")
+        write_input(folder / "in")
         results = alternate(
             lambda: run_side("overhead_headwater.py", folder=folder, rows=ROWS),
             lambda: run_side("overhead_spark.py", folder=folder, rows=ROWS),
@@ -33,7 +33,7 @@ def measure(*, pairs: int) -> tuple[list[Figure], Any]:
     return figures, {"rows": ROWS, "keys": KEYS, "pairs": results}
 
 
-def _write_input(folder: Path) -> None:
+def write_input(folder: Path) -> None:
     folder.mkdir()
     per_file = ROWS // FILES
     for number in range(FILES):
