@@ -88,8 +88,12 @@ class Hearing:
             rows = latencies(self._ages[table].values(), event.duration_ms)
             p50_ms, p99_ms = quantile(rows, 0.5), quantile(rows, 0.99)
             event = replace(event, latency_rows=rows, latency_p50_ms=p50_ms, latency_p99_ms=p99_ms)
-        if event.output_rows is None and table in self._handed:
-            event = replace(event, output_rows=self._handed[table].rows(event.batch))
+        if table in self._handed:
+            # Asked for every batch, so that none is remembered.
+            handed = self._handed[table].rows(event.batch)
+            event = replace(
+                event, output_rows=handed if event.output_rows is None else event.output_rows
+            )
         ears = self._ears.get(table, {})
         counts = {source: ear.counter.since_last() for source, ear in ears.items()}
         rejected = {source: ear.heard(event.batch) for source, ear in ears.items()}
