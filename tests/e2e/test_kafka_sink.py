@@ -109,6 +109,19 @@ def test_with_a_key_other_values_of_it_are_not_written_again(
     assert in_topic(spark, kafka_connection, topic) == Counter({'{"device":"a","celsius":0.1}': 1})
 
 
+def test_several_records_of_one_key_are_told_apart_by_their_values(
+    spark: SparkSession, kafka_connection: Connection, topic: str
+) -> None:
+    request = request_for(kafka_connection, Memo(), mode=OutputMode.UPDATE, key=("device",))
+    rows = [("a", 1), ("a", 2), ("a", 2), ("b", 1)]
+    frame = spark.createDataFrame(rows, "device string, minute int")
+    written = frame.where("minute = 1")
+    for part in (written, frame, frame):
+        kafka(topic).write_increment(part, request, query="q", batch=0)
+    expected = Counter(f'{{"device":"{device}","minute":{minute}}}' for device, minute in rows)
+    assert in_topic(spark, kafka_connection, topic) == expected
+
+
 FAILING = """
 from pathlib import Path
 

@@ -33,13 +33,17 @@ def choose_guarantee(
     sink: Connector,
     mode: OutputMode,
     trigger: Trigger,
+    is_told_apart: bool,
 ) -> GuaranteeChoice:
-    """Raises GuaranteeImpossible where exactly-once was asked for and a condition fails."""
+    """Raises GuaranteeImpossible where exactly-once was asked for and a condition fails.
+
+    `is_told_apart`: the key tells the rows of a batch apart.
+    """
     failing = [
         *source_problems(inputs),
         *function_problems(facts),
         *sink_problems(sink, mode, has_key=bool(table.key)),
-        *comparison_problems(table, sink, mode, facts),
+        *comparison_problems(sink, facts, is_told_apart=is_told_apart),
         *trigger_problems(trigger),
         *asked_for_less(table, sink),
     ]
@@ -74,16 +78,14 @@ def sink_problems(sink: Connector, mode: OutputMode, *, has_key: bool) -> list[s
     return [] if found.is_held else [f"sink {sink.describe()}: {found.reason}"]
 
 
-def comparison_problems(
-    table: Table, sink: Connector, mode: OutputMode, facts: QueryFacts
-) -> list[str]:
+def comparison_problems(sink: Connector, facts: QueryFacts, *, is_told_apart: bool) -> list[str]:
     """Rows that are compared by their values must have the same ones when a batch runs again."""
-    is_keyed = bool(table.key) and mode is not OutputMode.APPEND
-    if not sink.compares_rows or is_keyed:
+    if not sink.compares_rows or is_told_apart:
         return []
     return [
-        f"function: {name} depends on the order of its rows, and without a key in update or "
-        f"complete mode a batch that runs again is compared with {sink.describe()} by its values"
+        f"function: {name} depends on the order of its rows, and without a key of its own for each "
+        "row, in update or complete mode, a batch that runs again is compared with "
+        f"{sink.describe()} by its values"
         for name in facts.order_dependent
     ]
 

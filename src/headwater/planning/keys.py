@@ -44,6 +44,15 @@ def the_last_row_of_a_key_is_known(
         raise KeyNeedsOrder(table.name, table.key, problem, column, where=table.location)
 
 
+def is_told_apart(table: Table, mode: OutputMode, frame: DataFrame) -> bool:
+    """Whether rows replace others by the table's key, and as far as is known a batch has one row of
+    each."""
+    has_other_key = "key" in frame.columns and table.key != ("key",)
+    if not table.key or mode is OutputMode.APPEND or has_other_key:
+        return False
+    return several_rows(frame, table.key) is None
+
+
 def several_rows(frame: DataFrame, key: Sequence[str]) -> str | None:
     """Why a batch may hold several rows of one key; None where it does not, or nobody knows."""
     plan = _without_ctes(frame)

@@ -40,7 +40,11 @@ from headwater.planning.inputs import (
     stream_inputs,
     with_placeholders,
 )
-from headwater.planning.keys import key_is_in_result, the_last_row_of_a_key_is_known
+from headwater.planning.keys import (
+    is_told_apart,
+    key_is_in_result,
+    the_last_row_of_a_key_is_known,
+)
 from headwater.planning.lateness import LateChoice, check_watermarks, choose_late
 from headwater.planning.modes import ModeChoice, choose_mode
 from headwater.planning.notes import notes_of
@@ -240,7 +244,13 @@ class _Planner:
         question = self._question(table, frame, facts, inputs, mode)
         _require_trigger(table, trigger, question)
         guarantee = choose_guarantee(
-            table, inputs=inputs, facts=facts, sink=sink, mode=mode.mode, trigger=trigger
+            table,
+            inputs=inputs,
+            facts=facts,
+            sink=sink,
+            mode=mode.mode,
+            trigger=trigger,
+            is_told_apart=sink.compares_rows and is_told_apart(table, mode.mode, frame),
         )
         late = choose_late(table, frame, inputs, sink)
         sources = self._graph.sources_of(table.name)

@@ -81,8 +81,7 @@ def _node(
         node["watermark"] = definition.watermark
         node["event_time"] = definition.event_time
         node["limit"] = str(definition.max_per_batch or "") or None
-        options: Mapping[str, str] = getattr(definition.connector, "options", {})
-        node["min_partitions"] = int(options.get("minPartitions", 0))
+        node["min_partitions"] = _min_partitions(definition.connector)
     if isinstance(definition, Table):
         node["place"] = place_of(definition.name, definition.into, settings, storage)
     if spec is not None:
@@ -97,6 +96,13 @@ def _node(
             "python": list(spec.python),
         }
     return node
+
+
+def _min_partitions(connector: Connector) -> int:
+    """Into how many tasks a Kafka source is split at least; 0 where nothing is said."""
+    options: Mapping[str, str] = getattr(connector, "options", {})
+    asked = {name.lower(): value for name, value in options.items()}.get("minpartitions", "")
+    return int(asked) if connector.system == "kafka" and asked.isdecimal() else 0
 
 
 def place_of(

@@ -67,6 +67,7 @@ class Query:
         self.spec = spec
         self._launch = launch
         self._last_committed = last_committed
+        self._last_known: int | None = None
         self._report = report
         self._query: StreamingQuery | None = None
         self._thread: Any = None
@@ -144,8 +145,11 @@ class Query:
 
     @property
     def last_batch(self) -> int | None:
-        """The last committed batch, as the checkpoint says."""
-        return self._last_committed()
+        """The last committed batch, as the checkpoint says; the last one known where the storage is
+        out of reach, which raises whatever its client does."""
+        with contextlib.suppress(Exception):
+            self._last_known = self._last_committed()
+        return self._last_known
 
     @property
     def exception(self) -> QueryFailedError | CheckpointDamaged | None:

@@ -20,7 +20,7 @@ from headwater.runtime.history import HistoryWriter, history_folder
 from headwater.runtime.queries import Companion, RunningQueries
 from headwater.runtime.query import Query, change_values, told_shortly
 from headwater.runtime.specification import QuerySpec
-from headwater.runtime.supervision import Failure, Supervisor, Timers
+from headwater.runtime.supervision import UNREACHABLE, Failure, Supervisor, Timers
 from headwater.settings import Settings
 
 if TYPE_CHECKING:
@@ -163,9 +163,7 @@ class RunningPipeline(RunningQueries):
             query.start()
         except Exception as problem:
             # Whatever a start raises is a failure of this table; the others go on.
-            kind = type(problem)
-            text = f"{kind.__module__}.{kind.__qualname__}: {problem}"
-            failure = Failure(query.name, (text,), query.last_batch)
+            failure = Failure(query.name, (_text_of(problem),), query.last_batch)
             why_final = self._why_final(query, failure, problem)
             if why_final is not None:
                 reason = f"{told_shortly(problem)}; no restart: {why_final}"
@@ -243,3 +241,11 @@ class RunningPipeline(RunningQueries):
         with pyarrow.ipc.new_stream(sink, found.schema) as writer:
             writer.write_table(found)
         return base64.b64encode(sink.getvalue().to_pybytes()).decode()
+
+
+def _text_of(problem: Exception) -> str:
+    """What a supervisor judges: a system that is out of reach has a code; others are only told."""
+    code = getattr(problem, "code", "")
+    kind = type(problem)
+    name = f"{kind.__module__}.{kind.__qualname__}: " if code.endswith(UNREACHABLE) else ""
+    return f"{name}{problem}"

@@ -14,7 +14,7 @@ FIRST_WAIT_S = 1.0
 LONGEST_WAIT_S = 60.0
 _DOUBLINGS = 10
 
-_UNREACHABLE = "_UNREACHABLE"
+UNREACHABLE = "_UNREACHABLE"
 _STATE = re.compile(r"SQLSTATE: (\w{5})")
 _OURS = re.compile(r"\bheadwater\.errors[\w.]*: (?:\S+:\d+: )?(?P<code>[A-Z_]+): ")
 _PYTHON = re.compile(r"^(?:[\w.]*\.)?(\w+(?:Error|Exception|Exit|Interrupt)): ", re.M)
@@ -28,6 +28,11 @@ _INCURABLE = re.compile(
 )
 _PASSING_PYTHON = {"ConnectionError", "TimeoutError", "OSError", "BrokenPipeError", "EOFError"}
 _PASSING_PYTHON |= {"ConnectionRefusedError", "ConnectionResetError", "ConnectionAbortedError"}
+# Of a job that Python started: its own names stand in the same text.
+_PASSING_PYTHON |= {"ConnectException", "DisconnectException", "SocketException"}
+_PASSING_PYTHON |= {"SocketTimeoutException", "TimeoutException"}
+_WRAPPERS = ("ForeachBatch", "Py4J", "PySpark", "Spark", "StreamingQuery")
+"""How the names of exceptions begin that only hand on another one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +57,7 @@ def incurable(texts: Iterable[str]) -> str | None:
     codes = {match["code"] for match in _OURS.finditer(text)}
     known = {kind.code: kind for kind in _kinds()}
     for code in codes & set(known):
-        passes = issubclass(known[code], EnvironmentProblem) and code.endswith(_UNREACHABLE)
+        passes = issubclass(known[code], EnvironmentProblem) and code.endswith(UNREACHABLE)
         return None if passes else f"it takes a change ({code})"
     for state in _STATE.findall(text):
         if state.startswith(_INCURABLE_STATES):
@@ -60,7 +65,7 @@ def incurable(texts: Iterable[str]) -> str | None:
     if found := _INCURABLE.search(text):
         return f"it takes a change ({found.group(0)})"
     python = [name for name in _PYTHON.findall(text) if name.endswith(("Error", "Exception"))]
-    raised = [name for name in python if not name.startswith(("Py4J", "Spark", "PySpark"))]
+    raised = [name for name in python if not name.startswith(_WRAPPERS)]
     if "Traceback (most recent call last)" in text and raised:
         last = raised[-1]
         return None if last in _PASSING_PYTHON else f"the function fails again ({last})"
@@ -74,7 +79,7 @@ def unreachable(texts: Iterable[str]) -> str | None:
     'REDIS_UNREACHABLE'
     """
     found = (match["code"] for match in _OURS.finditer("\n".join(texts)))
-    return next((code for code in found if code.endswith(_UNREACHABLE)), None)
+    return next((code for code in found if code.endswith(UNREACHABLE)), None)
 
 
 def _kinds() -> Iterable[type[HeadwaterError]]:
@@ -89,6 +94,7 @@ class Supervisor:
 
     budget: int
     _used: dict[str, int] = field(default_factory=dict)
+    _waited: dict[str, int] = field(default_factory=dict)
     _last_batch: dict[str, int | None] = field(default_factory=dict)
 
     def wait_s(self, failure: Failure, *, ends_by_itself: bool) -> tuple[float | None, str]:
@@ -98,16 +104,21 @@ class Supervisor:
             return None, reason
         if self._last_batch.get(failure.table, failure.last_batch) != failure.last_batch:
             self._used.pop(failure.table, None)
+            self._waited.pop(failure.table, None)
         self._last_batch[failure.table] = failure.last_batch
-        used = self._used.get(failure.table, 0)
         is_patient = self.budget > 0 and not ends_by_itself
-        absent = unreachable(failure.texts) if is_patient else None
-        if used >= self.budget and absent is None:
+        if is_patient and (absent := unreachable(failure.texts)):
+            waited = self._waited[failure.table] = self._waited.get(failure.table, 0) + 1
+            return _growing_s(waited), f"restart {waited} until it is there ({absent})"
+        used = self._used.get(failure.table, 0)
+        if used >= self.budget:
             return None, f"{used} restarts brought no batch further"
         self._used[failure.table] = used + 1
-        wait = min(FIRST_WAIT_S * 2 ** min(used, _DOUBLINGS), LONGEST_WAIT_S)
-        of = f"of {self.budget}" if absent is None else f"until it is there ({absent})"
-        return wait, f"restart {used + 1} {of}"
+        return _growing_s(used + 1), f"restart {used + 1} of {self.budget}"
+
+
+def _growing_s(time: int) -> float:
+    return min(FIRST_WAIT_S * 2.0 ** min(time - 1, _DOUBLINGS), LONGEST_WAIT_S)
 
 
 class Timers:

@@ -31,6 +31,10 @@ def test_what_fails_again_is_not_started_again(text: str) -> None:
         "headwater.errors.systems.DatabaseUnreachable: DATABASE_UNREACHABLE: table 't': the",
         'Traceback (most recent call last):\n  File "app.py", line 3\nConnectionRefusedError: no',
         "java.io.IOException: No space left on device",
+        "org.apache.spark.sql.streaming.StreamingQueryException: [FOREACH_BATCH]"
+        "\nTraceback (most recent call last):\npy4j.protocol.Py4JJavaError: An error occurred"
+        "\norg.apache.kafka.common.errors.TimeoutException: Topic t not present in metadata",
+        "app.py:12: QUERY_FAILED: table 't' stopped\n  found  java.net.ConnectException: refused",
     ],
 )
 def test_what_may_pass_is(text: str) -> None:
@@ -59,6 +63,16 @@ def test_a_system_that_is_not_there_is_waited_for_without_end() -> None:
     assert [wait for wait, _ in found[:4]] == [1, 2, 4, 8]
     assert found[-1] == (60, "restart 100 until it is there (DATABASE_UNREACHABLE)")
     assert Supervisor(budget=0).wait_s(gone, ends_by_itself=False)[0] is None
+
+
+def test_waiting_takes_nothing_from_the_budget() -> None:
+    text = "headwater.errors.systems.BrokerUnreachable: BROKER_UNREACHABLE: no answer"
+    supervisor = Supervisor(budget=2)
+    for _ in range(9):
+        supervisor.wait_s(Failure("t", (text,), 7), ends_by_itself=False)
+    lost = Failure("t", ("java.io.IOException: reset",), 7)
+    found = [supervisor.wait_s(lost, ends_by_itself=False)[0] for _ in range(3)]
+    assert found == [1, 2, None]
 
 
 def test_a_run_that_ends_by_itself_does_not_wait_without_end() -> None:

@@ -81,13 +81,17 @@ def topics_of(connection: Connection) -> dict[str, int]:
     try:
         metadata = admin_client(connection).list_topics(timeout=_CHECK_S)
     except KafkaException as failure:
-        raise BrokerUnreachable(
-            address=connection.require("bootstrap_servers"),
-            origin=connection.origin,
-            reason=str(failure.args[0].str()),
-            connection=connection.name,
-        ) from failure
+        raise _unreachable(connection, failure) from failure
     return {name: len(topic.partitions) for name, topic in metadata.topics.items()}
+
+
+def _unreachable(connection: Connection, failure: Exception) -> BrokerUnreachable:
+    return BrokerUnreachable(
+        address=connection.require("bootstrap_servers"),
+        origin=connection.origin,
+        reason=str(failure.args[0].str()),
+        connection=connection.name,
+    )
 
 
 def create_topic(connection: Connection, topic: str, *, partitions: int = 1) -> None:
@@ -144,5 +148,5 @@ def _offsets(connection: Connection, topic: str, which: Any) -> dict[int, int]:
         except KafkaException as failure:
             # A topic that was just made, or a broker that restarts, has no leader for a moment.
             if failure.args[0].code() not in _NO_LEADER or time.monotonic() > deadline:
-                raise
+                raise _unreachable(connection, failure) from failure
             time.sleep(_PAUSE_S)

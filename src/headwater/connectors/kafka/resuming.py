@@ -10,9 +10,12 @@ from __future__ import annotations
 
 import contextlib
 import json
+import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import reduce
 from hashlib import blake2b
+from operator import and_
 from typing import TYPE_CHECKING, ClassVar
 from uuid import uuid4
 
@@ -37,6 +40,9 @@ _PROPERTY = "headwater.kafka.label"
 _INTERCEPTORS = "kafka.interceptor.classes"
 _AGAIN = "a task of headwater was tried again"
 _TRIES = 5
+_LOOK_S = 0.3
+"""Longer than a producer holds a record back."""
+_LONGEST_S = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +54,7 @@ class Resuming:
     """Those of Spark's sink, with the topic."""
     note: Note
     is_keyed: bool
-    """Whether a batch has one record per key."""
+    """Whether a record takes the place of an earlier one with its key."""
 
     def write_stream(self, records: DataFrame) -> DataStreamWriter:
         """A writer of new batches by the stream's own plan, and of the others by comparison."""
@@ -90,23 +96,38 @@ class Resuming:
     def _write_missing(self, records: DataFrame, query: str, batch: int) -> None:
         label, noted = label_of(query, batch), self._noted(batch)
         assert noted is not None
-        for _ in range(_TRIES):
+        for tries_left in reversed(range(_TRIES)):
+            self._wait_for_ends(records.sparkSession)
             there = self._written(records.sparkSession, label, noted)
-            if self._is_written(_without(records, there, is_keyed=self.is_keyed), label):
+            missing = _without(records, there, is_keyed=self.is_keyed)
+            if self._is_written(missing, label, may_fail=tries_left > 0):
                 return
-        raise RuntimeError(f"{_AGAIN}, for the {_TRIES}th time")
 
-    def _is_written(self, records: DataFrame, label: str) -> bool:
+    def _is_written(self, records: DataFrame, label: str, *, may_fail: bool = True) -> bool:
         """Writes; False where a task was tried again, so that it is not known what is there."""
         with _labelling(records.sparkSession, label):
             try:
                 records.write.format("kafka").options(**self._labelled_options()).save()
             except Exception as failure:
                 # What a task raised comes as text inside Spark's own exceptions.
-                if _AGAIN not in str(failure):
+                if _AGAIN not in str(failure) or not may_fail:
                     raise
                 return False
         return True
+
+    def _wait_for_ends(self, spark: SparkSession) -> None:
+        """Until nothing of an earlier attempt is on its way: its tasks have ended, and then their
+        producers, which outlive them, have sent what they hold."""
+        deadline = time.monotonic() + _LONGEST_S
+        while _has_tasks(spark) and time.monotonic() < deadline:
+            time.sleep(_LOOK_S)
+        ends = end_offsets(self.connection, self._topic)
+        deadline = time.monotonic() + _LONGEST_S
+        while time.monotonic() < deadline:
+            time.sleep(_LOOK_S)
+            before, ends = ends, end_offsets(self.connection, self._topic)
+            if ends == before:
+                return
 
     def _written(self, spark: SparkSession, label: str, noted: Mapping[int, int]) -> DataFrame:
         """Key and value of the records of a batch that are in the topic."""
@@ -160,6 +181,15 @@ class _Labels:
         implements: ClassVar = ["java.util.function.Function"]
 
 
+def _has_tasks(spark: SparkSession) -> bool:
+    """Whether a task of an earlier job of this thread's query still runs."""
+    group = spark.sparkContext.getLocalProperty("spark.jobGroup.id")
+    tracker = spark.sparkContext.statusTracker()
+    jobs = [tracker.getJobInfo(job) for job in tracker.getJobIdsForGroup(group)] if group else []
+    stages = [tracker.getStageInfo(stage) for job in jobs if job for stage in job.stageIds]
+    return any(stage.numActiveTasks for stage in stages if stage)
+
+
 def label_of(query: str, batch: int) -> str:
     """What the header of a batch's records holds.
 
@@ -181,18 +211,26 @@ def _labelling(spark: SparkSession, label: str) -> Iterator[None]:
 
 
 def _without(records: DataFrame, there: DataFrame, *, is_keyed: bool) -> DataFrame:
-    """The records that are not there; equal ones count as often as they stand."""
+    """The records that are not there; equal ones count as often as they stand.
+
+    By their key, where they have one and it is the only one of it; then a value may differ, as a
+    sum of floating-point numbers does. All others by all they hold.
+    """
     from pyspark.sql import Window
     from pyspark.sql import functions as F
 
     columns = [name for name in ("key", "value") if name in records.columns]
+    compared = [f"__{name}" for name in columns]
     one = records.select("*", *(F.col(name).cast("binary").alias(f"__{name}") for name in columns))
     other = there.select(*(F.col(name).alias(f"__{name}") for name in columns))
-    compared = ["__key"] if is_keyed else [f"__{name}" for name in columns]
-    if not is_keyed:
-        copies = Window.partitionBy(*compared).orderBy(F.lit(1))
-        one = one.withColumn("__copy", F.row_number().over(copies))
-        other = other.withColumn("__copy", F.row_number().over(copies))
-        compared = [*compared, "__copy"]
-    same = [one[name].eqNullSafe(other[name]) for name in compared]
-    return one.join(other, same, "left_anti").drop(*compared, "__key", "__value")
+    copies = Window.partitionBy(*compared).orderBy(F.lit(1))
+    one = one.withColumn("__copy", F.row_number().over(copies))
+    other = other.withColumn("__copy", F.row_number().over(copies))
+    of_key = Window.partitionBy("__key") if is_keyed and "key" in columns else None
+    is_alone = F.lit(False) if of_key is None else F.count(F.lit(1)).over(of_key) == 1
+    one = one.withColumn("__is_alone", is_alone)
+    same = {name: one[name].eqNullSafe(other[name]) for name in [*compared, "__copy"]}
+    is_there = reduce(and_, same.values())
+    if of_key is not None:
+        is_there = same["__key"] & (one["__is_alone"] | is_there)
+    return one.join(other, is_there, "left_anti").select(*records.columns)

@@ -34,18 +34,26 @@ export function graph(nodes, tables, link) {
   return svg;
 }
 
-// A source or a view runs where a table that reads it does; its rows are those of the fastest one.
+// A source or a view runs where a table that reads it does. How many rows a source gives is known
+// from tables that read nothing else; of these the fastest counts.
 function flow(name, nodes, tables) {
   const own = tables.get(name);
-  if (own) return { isRunning: own.state === "running", rowsPerS: own.last?.input_rows_per_s ?? 0 };
+  if (own) return { isRunning: own.state === "running", rates: sources(name, nodes).size === 1 && own.last ? [own.last.input_rows_per_s] : [] };
   const readers = nodes.filter((node) => node.reads.includes(name)).map((node) => flow(node.name, nodes, tables));
-  return { isRunning: readers.some((one) => one.isRunning), rowsPerS: Math.max(0, ...readers.filter((one) => one.isRunning).map((one) => one.rowsPerS)) };
+  const running = readers.filter((one) => one.isRunning);
+  return { isRunning: running.length > 0, rates: running.flatMap((one) => one.rates) };
+}
+
+function sources(name, nodes) {
+  const node = nodes.find((one) => one.name === name);
+  if (!node || node.kind === "source") return new Set(node ? [name] : []);
+  return new Set(node.reads.flatMap((read) => [...sources(read, nodes)]));
 }
 
 function box(node, at, table, live, link) {
-  const flows = node.kind === "source" && live.isRunning ? `${count(live.rowsPerS)} rows/s` : node.detail || node.kind;
+  const flows = node.kind === "source" && live.rates.length ? `${count(Math.max(...live.rates))} rows/s` : node.detail || node.kind;
   const detail = table ? tableDetail(table) : flows;
-  const state = table?.state ?? (live.isRunning ? "running" : "");
+  const state = table?.state ?? (live.isRunning && node.kind !== "lookup" ? "running" : "");
   const label = `${node.kind} ${node.name}${state ? `, ${state}` : ""}, ${detail}`;
   const parts = [
     s("title", {}, `${label}\n${node.detail ?? ""}\n${node.where ?? ""}`),

@@ -263,7 +263,7 @@ function model({ model, versions }) {
   ];
   const quality = isScored
     ? h("div", { class: "charts" }, chart({ title: "Score of each training", format: score, times, series: [{ name: "score", color: 3, values: trained.map((one) => one.score ?? null) }] }))
-    : h("p", { class: "quiet" }, "It has no evaluate function, so every training is published.");
+    : h("p", { class: "quiet" }, "No training has a score.");
   return h(
     "section",
     {},

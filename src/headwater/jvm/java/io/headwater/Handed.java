@@ -76,10 +76,18 @@ public final class Handed extends AccumulatorV2<Object, Long> {
         return rows;
     }
 
-    /** The rows of a batch that has ended; it and those before it are forgotten. */
+    /**
+     * The rows of a batch that has ended; it and those before it are forgotten. Jobs of threads that
+     * a user's function started do not know their batch: theirs are counted with it.
+     */
     public synchronized long take(long batch) {
-        Map<Long, Long> found = merged.getOrDefault(batch, Map.of());
+        long found = sum(batch) + sum(-1);
         merged.headMap(batch, true).clear();
+        return found;
+    }
+
+    private long sum(long batch) {
+        Map<Long, Long> found = merged.getOrDefault(batch, Map.of());
         return found.values().stream().mapToLong(Long::longValue).sum();
     }
 
