@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -12,13 +13,14 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from headwater.connectors.far_paths import FarPath
 from headwater.local import services
 
 APP = """
 from pyspark.sql import functions as F
 
 from headwater import Pipeline
-from headwater.connectors import json
+from headwater.connectors import json, parquet
 
 app = Pipeline("app")
 app.source(
@@ -30,6 +32,7 @@ app.source(
     max_per_batch="1 file",
 )
 app.table(name="raw")(lambda rows: rows)
+app.table(name="copies", into=parquet("{files}"))(lambda rows: rows)
 
 
 @app.table(key="minute", mode="update")
@@ -61,10 +64,22 @@ def add(folder: Path, number: int) -> None:
     draft.rename(folder / "in" / f"{number:02}.json")
 
 
+def leave_orphan(spark: SparkSession, files: str) -> FarPath:
+    """A file such as a task leaves whose batch did not end."""
+    name = f"part-00000-{uuid.uuid4()}-c000.snappy.parquet"
+    draft = f"{files}/.draft"
+    spark.range(5).selectExpr("id", "current_timestamp() AS at").coalesce(1).write.parquet(draft)
+    [part] = [one for one in FarPath.of(spark, draft).iterdir() if one.suffix == ".parquet"]
+    orphan = FarPath.of(spark, files) / name
+    assert part._files.rename(part._path, orphan._path)
+    return orphan
+
+
 def test_kills_change_nothing_of_what_is_stored_in_hdfs(
     tmp_path: Path, storage: str, spark: SparkSession, start: Callable[..., Any]
 ) -> None:
-    (tmp_path / "app.py").write_text(APP)
+    files = f"{storage}/files of rows"
+    (tmp_path / "app.py").write_text(APP.replace("{files}", files))
     (tmp_path / "in").mkdir()
     for number in range(FILES // 2):
         add(tmp_path, number)
@@ -77,6 +92,7 @@ def test_kills_change_nothing_of_what_is_stored_in_hdfs(
         add(tmp_path, number)
     second.until("kept in minutes__late")
     second.end(signal.SIGKILL)
+    orphan = leave_orphan(spark, files)
     last = start("run", "--available-now", "--storage", storage)
     assert last.end() == 0, last.output
 
@@ -89,5 +105,13 @@ def test_kills_change_nothing_of_what_is_stored_in_hdfs(
         1 if number == LATE else 2 for number in range(FILES)
     ]
     assert [row[0] for row in stored("minutes__late")] == [2 * LATE + 1]
+    assert sorted(spark.read.parquet(files).toPandas()["id"]) == list(range(2 * FILES))
+    # What a crashed attempt wrote is gone, and readers other than Spark are told what counts.
+    assert not orphan.exists()
+    listing = start("files", "copies", "--storage", storage)
+    assert listing.end() == 0, listing.output
+    listed = [line for line in listing.output.splitlines() if line.startswith("hdfs://")]
+    there = [str(one) for one in FarPath.of(spark, files).iterdir() if one.suffix == ".parquet"]
+    assert sorted(listed) == sorted(there)
     # Nothing of it is beside the application.
     assert not (tmp_path / ".headwater/app/checkpoints").exists()

@@ -137,7 +137,7 @@ class Delta(Connector):
             builder = builder.property(name, value)
         builder.execute()
 
-    def tidy(self, request: WriteRequest) -> None:
+    def tidy(self, spark: SparkSession, request: WriteRequest) -> None:
         path = self._write_path(request)
         if "://" not in path:
             compaction.compact_at(path)

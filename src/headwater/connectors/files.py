@@ -23,7 +23,7 @@ from headwater.connectors.interface import (
     option_texts,
     struct_type,
 )
-from headwater.connectors.manifest import last_batch, remove_orphans
+from headwater.connectors.manifest import folder_at, last_batch, remove_orphans
 from headwater.connectors.records import CORRUPT, RecordFormat, RecordParser, latest_in
 from headwater.definitions import Limit, LimitUnit, OutputMode
 from headwater.errors import InvalidSchema, PathMissing, SchemaMissing
@@ -105,14 +105,11 @@ class Files(Connector):
         writer = frame.writeStream.format(self.system).options(**self._write_options())
         return writer.option("path", located(self.path, request.base))
 
-    def tidy(self, request: WriteRequest) -> None:
-        path = located(self.path, request.base)
-        if "://" not in path:
-            remove_orphans(Path(path))
+    def tidy(self, spark: SparkSession, request: WriteRequest) -> None:
+        remove_orphans(folder_at(spark, located(self.path, request.base)))
 
     def position(self, spark: SparkSession, request: WriteRequest, query: str) -> str | None:
-        path = located(self.path, request.base)
-        return None if "://" in path else f"batch {last_batch(Path(path))}"
+        return f"batch {last_batch(folder_at(spark, located(self.path, request.base)))}"
 
     def write_batch(self, frame: DataFrame, request: WriteRequest) -> None:
         """A local folder is swapped for a finished one; elsewhere Spark overwrites it, and a

@@ -275,7 +275,7 @@ class Connector:
     def prepare(self, spark: SparkSession, schema: str, request: WriteRequest) -> None:
         """Called before the first batch: creates what readers expect to find (an empty table)."""
 
-    def tidy(self, request: WriteRequest) -> None:
+    def tidy(self, spark: SparkSession, request: WriteRequest) -> None:
         """Called before every start of a query: removes what a crashed attempt left behind, puts
         small files together."""
 

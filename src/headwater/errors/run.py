@@ -381,7 +381,7 @@ class NotAFolderOfFiles(UsageError):
 
     def __init__(self, table: str, found: str, *, where: Location | None = None) -> None:
         super().__init__(
-            f"table {table!r} is not written to a folder of files on this machine",
+            f"table {table!r} is not written to a folder of files",
             where=where,
             found=found,
             remedy="Delta and databases have readers of their own; see headwater show",

@@ -420,7 +420,7 @@ class RunningQueries:
             write_request(spec, self.settings, self._storage),
             note=FileNote(self._files, f"{checkpoint}/headwater/sink"),
         )
-        spec.sink.tidy(request)
+        spec.sink.tidy(self._spark, request)
         writer = self._writer(spec, built.frame, request).queryName(spec.name)
         writer = triggered(writer, spec).option("checkpointLocation", checkpoint)
         try:

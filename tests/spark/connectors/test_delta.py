@@ -196,10 +196,10 @@ def test_files_of_earlier_runs_are_put_together_before_a_start(
     monkeypatch.setattr(compaction, "SMALL_FILES", 4)
     request = desk.writes()
     sink = delta(options={"delta.autoOptimize.autoCompact": is_wanted})
-    sink.tidy(request)
+    sink.tidy(desk.spark, request)
     sink.prepare(desk.spark, "id bigint", request)
     desk.spark.range(0, 4, 1, 4).write.format("delta").mode("append").save(request.managed)
     assert described(desk, request.managed).numFiles == 4
-    sink.tidy(request)
+    sink.tidy(desk.spark, request)
     assert described(desk, request.managed).numFiles == (1 if is_wanted else 4)
     assert content(desk, request) == [(0,), (1,), (2,), (3,)]
