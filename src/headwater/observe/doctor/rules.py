@@ -18,6 +18,7 @@ _FEWEST = 5
 """Batches that a rule wants to see before it speaks."""
 _MUCH = 0.4
 """The share of a batch that may go into something else than rows."""
+_PROCESSORS = ("transformWithState", "applyInPandasWithState")
 _LOG_WRITES = ("walCommit", "commitOffsets", "commitBatch")
 
 
@@ -411,14 +412,25 @@ def python_dominates(case: Case) -> Advice | None:
         return None
     if median(b.duration_ms for b in busy) < 1000:
         return None
+    evidence = (
+        f"{per_core:,.0f} rows per second and core; {case.share('addBatch'):.0%} of the time goes "
+        "into rows",
+    )
+    if all(name.startswith(_PROCESSORS) for name in functions):
+        batch_ms = median(b.duration_ms for b in busy)
+        return Advice(
+            "python_dominates",
+            case.table,
+            "a state processor in Python sets the pace",
+            evidence,
+            "it is called for every key of a batch, however many rows that has: fewer calls",
+            f"trigger={_quoted(3 * max(batch_ms, case.interval_ms or 0))}",
+        )
     return Advice(
         "python_dominates",
         case.table,
         f"Python functions set the pace: {', '.join(functions)}",
-        (
-            f"{per_core:,.0f} rows per second and core; {case.share('addBatch'):.0%} of the time "
-            "goes into rows",
-        ),
+        evidence,
         "built-in functions run in the JVM, about ten times as fast",
         "functions of pyspark.sql.functions in place of the Python ones, or at least pandas_udf",
     )

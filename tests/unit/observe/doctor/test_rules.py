@@ -204,6 +204,15 @@ def test_one_table_gets_one_advice_on_its_trigger(phases: dict[str, int]) -> Non
     assert "60% of it is planning and Spark's log" in found.evidence[1]
 
 
+def test_a_state_processor_cannot_become_a_built_in_function() -> None:
+    slow = CONDITIONS["python_dominates"]
+    found = rules.python_dominates(
+        replace(slow, node={**slow.node, "python": ["transformWithStateUDF"]})
+    )
+    assert found is not None
+    assert found.setting == 'trigger="6 seconds"'
+
+
 def test_state_of_windows_may_fill_up_first() -> None:
     batches = [batch(n, state_rows=1000 + 500 * n) for n in range(30)]
     assert rules.state_grows(case(*batches)) is None
