@@ -26,6 +26,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from headwater.connectors.far_paths import FarPath
 from headwater.errors import StorageUnwritable
 from headwater.jvm.classes import module
 
@@ -109,7 +110,7 @@ class Files:
     def exists(self, path: str) -> bool:
         if self._storage.is_local:
             return os.path.exists(path)
-        return bool(self._hadoop(path).exists(self._path(path)))
+        return self._far(path).exists()
 
     def names(self, path: str) -> list[str]:
         """Names in a folder; none where the folder is missing."""
@@ -117,7 +118,7 @@ class Files:
             return []
         if self._storage.is_local:
             return os.listdir(path)
-        return [str(s.getPath().getName()) for s in self._hadoop(path).listStatus(self._path(path))]
+        return [one.name for one in self._far(path).iterdir()]
 
     def size(self, path: str) -> int:
         """The bytes of a file, or of all files of a folder; 0 where there is none."""
@@ -132,11 +133,7 @@ class Files:
     def read(self, path: str) -> str:
         if self._storage.is_local:
             return Path(path).read_text()
-        stream = self._hadoop(path).open(self._path(path))
-        try:
-            return bytes(stream.readAllBytes()).decode()
-        finally:
-            stream.close()
+        return self._far(path).read_text()
 
     def write(self, path: str, text: str) -> None:
         """Replaces a small file as a whole: a reader sees the old or the new text."""
@@ -205,6 +202,10 @@ class Files:
             shutil.rmtree(path) if os.path.isdir(path) else Path(path).unlink(missing_ok=True)
         else:
             self._hadoop(path).delete(self._path(path), True)
+
+    def _far(self, path: str) -> FarPath:
+        assert self._spark is not None
+        return FarPath.of(self._spark, path)
 
     def _path(self, path: str) -> Any:
         assert self._spark is not None

@@ -111,6 +111,26 @@ def test_a_condition_that_fails_is_named(
     assert not found.decisions.guarantee.condition
 
 
+@pytest.mark.parametrize(
+    ("key", "guarantee"),
+    [(("value", "part"), Guarantee.EXACTLY_ONCE), (("value",), Guarantee.AT_LEAST_ONCE)],
+    ids=["all of the groups", "some of them"],
+)
+def test_sums_of_floats_need_a_key_that_tells_a_batch_apart(
+    key: tuple[str, ...], guarantee: Guarantee, spark: Any, tmp_path: Path
+) -> None:
+    def by_part(numbers: Any) -> Any:
+        from pyspark.sql import functions as F
+
+        part = (numbers.value % 2).alias("part")
+        return numbers.groupBy("value", part).agg(F.sum(F.lit(0.1)).alias("total"))
+
+    found = plan_of(
+        tmp_path, ROWS, by_part, into=kafka("out"), mode="update", key=key, unbounded_state=True
+    )
+    assert found.query.guarantee is guarantee
+
+
 def test_all_failing_conditions_are_named(spark: Any, tmp_path: Path) -> None:
     source, function = socket("localhost", 9), with_expression("rand()")
     found = plan_of(tmp_path, source, function, into=foreach(print))

@@ -66,7 +66,8 @@ class Resuming:
             spark, lambda rows, batch: self._write_missing(rows, query_of(spark), batch)
         )
         java_class(spark, ONCE_SINK).prepare(name, _Labels(self, spark), missing)
-        ensure_callback_server_started(spark.sparkContext._gateway)  # type: ignore[no-untyped-call]
+        gateway = spark.sparkContext._gateway
+        ensure_callback_server_started(gateway)  # type: ignore[no-untyped-call]  # none in PySpark
         options = {**self._labelled_options(), "headwater.once": name}
         return records.writeStream.format(ONCE_SINK).options(**options)
 
