@@ -240,6 +240,48 @@ def test_progress_can_be_tracked_asynchronously(broker: Broker) -> None:
         query.stop()
 
 
+def test_a_log_with_holes_is_gone_on_from_by_a_query_that_logs_every_batch(broker: Broker) -> None:
+    """Asynchronous progress logs one batch in a second; a run that ends, and one that is exactly
+    once, log all."""
+    topic, out = broker.topic(), broker.topic()
+
+    def copying(guarantee: str) -> Pipeline:
+        connections = {"kafka": broker.connection.options}
+        app = Pipeline("holes", settings=Settings(broker.base, connections=connections))
+        app.source("records", kafka(topic))
+        app.table(name="copied", into=kafka(out), guarantee=guarantee)(
+            lambda records: records.selectExpr("CAST(value AS string) AS value")
+        )
+        return app
+
+    sent = 0
+
+    def run_until_there_is_a_hole() -> None:
+        nonlocal sent
+        run = copying("at_least_once").start()
+        try:
+            while not has_hole(broker.base):
+                broker.send(topic, [f"{sent}"])
+                sent += 1
+                broker.await_records(out, sent, run["copied"].streaming_query)
+        finally:
+            run.stop()
+
+    for guarantee in ("at_least_once", "exactly_once"):
+        run_until_there_is_a_hole()
+        broker.send(topic, [f"{sent}"])
+        sent += 1
+        copying(guarantee).refresh()
+        assert {value for _, value in broker.records(out)} == {*map(str, range(sent))}
+
+
+def has_hole(base: Path) -> bool:
+    """Whether the newest two batches of the log are not neighbours."""
+    names = (base / ".headwater/holes/checkpoints/copied/offsets").glob("[0-9]*")
+    *_, before, newest = [-1, -1, *sorted(int(path.name) for path in names)]
+    return before not in (-1, newest - 1)
+
+
 def test_a_missing_topic_is_named_with_the_nearest_and_created_on_request(broker: Broker) -> None:
     topic = broker.topic()
     wrong = topic[:-1]

@@ -1,5 +1,5 @@
 """Whether the logs of a checkpoint are whole: looked at before a start, so that nothing runs on a
-file that a full disk or a lost machine cut off."""
+file that a full disk or a lost machine cut off, nor on a log with holes."""
 
 from __future__ import annotations
 
@@ -29,6 +29,20 @@ def require_whole(
         _require(about, None if is_whole else "it is cut off", table, committed, where)
 
 
+def close_hole(files: Files, checkpoint: str) -> None:
+    """Lets a query that logs every batch go on from a log that asynchronous progress left.
+
+    Spark asks for the entry before the newest one, and finds none where that batch was not logged.
+    The one that was logged last before it takes its place: if the newest batch was not committed,
+    it reads again all that came since then. To be used on such a log only: a hole in any other is
+    a file that was lost.
+    """
+    match _logged(files, f"{checkpoint}/offsets"):
+        case [newest, before, *_] if before < newest - 1:
+            logged = files.read(f"{checkpoint}/offsets/{before}")
+            files.write(f"{checkpoint}/offsets/{newest - 1}", logged)
+
+
 def _require(
     path: str, problem: str | None, table: str, committed: int | None, where: Location | None
 ) -> None:
@@ -37,8 +51,12 @@ def _require(
 
 
 def _newest(files: Files, folder: str) -> list[str]:
-    numbers = sorted((int(n) for n in files.names(folder) if n.isdigit()), reverse=True)
-    return [f"{folder}/{number}" for number in numbers[:_LOOKED_AT]]
+    return [f"{folder}/{number}" for number in _logged(files, folder)[:_LOOKED_AT]]
+
+
+def _logged(files: Files, folder: str) -> list[int]:
+    """The batches of a log, the newest first."""
+    return sorted((int(n) for n in files.names(folder) if n.isdigit()), reverse=True)
 
 
 def _offsets_problem(text: str) -> str | None:

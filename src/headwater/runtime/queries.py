@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import math
 import threading
 import time
@@ -28,7 +29,7 @@ from headwater.runtime.failures import explained, first_line
 from headwater.runtime.frames import BuiltTable, Frames, Gate
 from headwater.runtime.gaps import GapGuard
 from headwater.runtime.hearing import Hearing
-from headwater.runtime.integrity import require_whole
+from headwater.runtime.integrity import close_hole, require_whole
 from headwater.runtime.late import LateRows
 from headwater.runtime.launching import triggered, watermark_policy
 from headwater.runtime.lookups import Reloader, VersionedLookup
@@ -207,6 +208,8 @@ class RunningQueries:
             for spec in self._specs.values():
                 checkpoint = self._storage.checkpoint(spec.name)
                 require_whole(self._files, checkpoint, spec.name, where=spec.table.location)
+                if not spec.is_async_progress and self._was_async(spec.name):
+                    close_hole(self._files, checkpoint)
             built = self._build()
             self._check_gaps(built)
             sides = [side for spec in self._specs.values() for side in self._sides_of(spec, built)]
@@ -441,6 +444,11 @@ class RunningQueries:
                 query.stop()
                 raise
         return Launched(query, resumed_after)
+
+    def _was_async(self, table: str) -> bool:
+        """Whether the query that wrote the checkpoint did not log every batch."""
+        path = self._storage.shape(table)
+        return self._files.exists(path) and bool(json.loads(self._files.read(path)).get("is_async"))
 
     def _writer(self, spec: QuerySpec, frame: DataFrame, request: WriteRequest) -> DataStreamWriter:
         counted = partial(self._hearing.counted, spec)
