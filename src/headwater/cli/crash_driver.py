@@ -5,17 +5,27 @@ python -m headwater.cli.crash_driver FOLDER TAG run|finish TABLE...
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sys
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from headwater.cli.app import Application, load_app
 from headwater.cli.sessions import session_for
 from headwater.connectors.foreach import FunctionSink
 from headwater.events import Event, silent
+from headwater.verification.crash_matrix import at_work
 from headwater.verification.redirection import Contents, redirected
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from headwater.runtime.running import RunningPipeline
+
+_LOOK_S = 0.002
 
 
 def main(folder: Path, tag: str, what: str, tables: Sequence[str]) -> None:
@@ -34,7 +44,8 @@ def main(folder: Path, tag: str, what: str, tables: Sequence[str]) -> None:
         print("application", spark.sparkContext.applicationId, flush=True)
         run = pipeline.start(trigger="available now", report=_tell)
         try:
-            run.await_termination()
+            with _telling_who_is_at_work(run, spark, at_work(folder / tag)):
+                run.await_termination()
         finally:
             run.stop()
         run.raise_failure()
@@ -42,6 +53,33 @@ def main(folder: Path, tag: str, what: str, tables: Sequence[str]) -> None:
             found = {table: dict(rows) for table, rows in contents.read().items()}
             (folder / tag / "contents.json").write_text(json.dumps(found))
             contents.drop()
+
+
+@contextlib.contextmanager
+def _telling_who_is_at_work(
+    run: RunningPipeline, spark: SparkSession, folder: Path
+) -> Iterator[None]:
+    """A file in `folder` for every table while a job of its batch runs, for who crashes it."""
+    folder.mkdir(exist_ok=True)
+    jobs, is_over = spark.sparkContext.statusTracker(), threading.Event()
+
+    def look() -> None:
+        while not is_over.wait(_LOOK_S):
+            active = set(jobs.getActiveJobsIds())
+            for table, query in run.queries.items():
+                group = str(query.streaming_query.runId)
+                if active and active.intersection(jobs.getJobIdsForGroup(group)):
+                    (folder / table).touch()
+                else:
+                    (folder / table).unlink(missing_ok=True)
+
+    looking = threading.Thread(target=look, name="headwater-at-work", daemon=True)
+    looking.start()
+    try:
+        yield
+    finally:
+        is_over.set()
+        looking.join()
 
 
 def _tell(event: Event) -> None:

@@ -15,6 +15,7 @@ import json
 import os
 import random
 import re
+import shutil
 import signal
 import subprocess
 import time
@@ -32,6 +33,10 @@ T = TypeVar("T")
 
 _POLL_S = 0.0005
 _START_S = 300.0
+_WORK_S = 60.0
+_INTO_THE_WRITE_S = 0.2
+"""The longest that a crash waits after the first job of its batch: jobs of small batches are
+short."""
 _MOST_PER_ROUND = 6
 
 
@@ -57,7 +62,7 @@ class Kind(enum.Enum):
 
 _WHILE_ROWS_FLOW = {
     Kind.WORKER: {Point.OFFSETS, Point.WRITE},
-    Kind.EXECUTOR: {Point.OFFSETS, Point.WRITE, Point.STATE},
+    Kind.EXECUTOR: {Point.OFFSETS, Point.WRITE, Point.STATE, Point.LATE},
     Kind.CONNECTION: {Point.OFFSETS, Point.WRITE},
 }
 """The points at which a part of the run is there; the driver always is."""
@@ -221,6 +226,7 @@ class Matrix:
                     continue
                 # A driver that outlived the last crash goes on.
                 if process is None or process.poll() is not None:
+                    shutil.rmtree(at_work(self.folder / tag), ignore_errors=True)
                     begun = {table: self._place(tag, table).last("offsets") for table in tables}
                     process = self._start(tag, "run", tables)
                 crashes = [Crash(cell, self._crash(process, tag, cell, chance))]
@@ -270,16 +276,31 @@ class Matrix:
         def has_ended() -> bool:
             return process.poll() is not None
 
+        late = place.late_files()
         batch = _await(lambda: place.next_batch(after), has_ended, _START_S)
         if batch is None:
             return None
+
+        def comes(has_come: Callable[[], bool]) -> bool:
+            return bool(_await(lambda: has_come() or None, has_ended, _WORK_S))
+
+        is_there = True
+        match cell.point:
+            case Point.WRITE:
+                is_there = self._is_writing(place, batch, chance, comes)
+            case Point.STATE:
+                is_there = comes(lambda: place.has_state(batch))
+            case Point.COMMIT:
+                is_there = comes(lambda: place.has("commits", batch))
+            case Point.LATE:
+                is_there = comes(lambda: place.late_files() > late)
+            case Point.BEFORE_COMMIT:
+                is_there = self._refuse_commit(place, batch, tag, has_ended)
         if cell.kind is Kind.DRIVER:
-            return self._kill_driver(process, place, cell.point, batch, chance, tag)
-        if cell.point is Point.WRITE:
-            time.sleep(chance.uniform(0, 0.3))
-        elif cell.point is Point.STATE:
-            _await(lambda: place.has_state(batch) or None, has_ended, 60)
-        is_hit = self._hit(process, cell, tag, chance)
+            _kill(process)
+            place.allow_commit()
+            return batch if is_there else None
+        is_hit = is_there and self._hit(process, cell, tag, chance)
         # It goes on by itself: the batch is committed in the end.
         is_over = _await(lambda: place.has("commits", batch) or None, has_ended, _START_S)
         return batch if is_hit and is_over else None
@@ -294,42 +315,25 @@ class Matrix:
             batch = place.last("offsets")
             if cell.kind is not Kind.DRIVER or batch <= begun[cell.table]:
                 continue
-            is_committed = place.has("commits", batch)
-            if cell.point in ({Point.COMMIT} if is_committed else {Point.OFFSETS, Point.WRITE}):
+            if cell.point is place.point_of(batch):
                 found.setdefault(cell.table, Crash(cell, batch))
         return list(found.values())
 
     def _place(self, tag: str, table: str) -> _Checkpoint:
-        return _Checkpoint(self.folder / tag / "storage" / self.pipeline, table)
+        root = self.folder / tag
+        return _Checkpoint(root / "storage" / self.pipeline, table, at_work(root) / table)
 
-    def _kill_driver(
+    def _is_writing(
         self,
-        process: subprocess.Popen[bytes],
         place: _Checkpoint,
-        point: Point,
         batch: int,
         chance: random.Random,
-        tag: str,
-    ) -> int | None:
-        def has_ended() -> bool:
-            return process.poll() is not None
-
-        reached: bool | None = True
-        if point is Point.WRITE:
-            time.sleep(chance.uniform(0.01, 0.5))
-            reached = not place.has("commits", batch)
-        elif point is Point.STATE:
-            reached = _await(lambda: place.has_state(batch) or None, has_ended, 60)
-        elif point is Point.COMMIT:
-            reached = _await(lambda: place.has("commits", batch) or None, has_ended, 60)
-        elif point is Point.LATE:
-            before = place.late_files()
-            reached = _await(lambda: place.late_files() > before or None, has_ended, 60)
-        elif point is Point.BEFORE_COMMIT:
-            reached = self._refuse_commit(place, batch, tag, has_ended)
-        _kill(process)
-        place.allow_commit()
-        return batch if reached else None
+        comes: Callable[[Callable[[], bool]], bool],
+    ) -> bool:
+        """Waits until a job of the batch runs, and a moment; whether the batch still runs then."""
+        comes(lambda: place.is_at_work or place.has("commits", batch))
+        time.sleep(chance.uniform(0, _INTO_THE_WRITE_S))
+        return not place.has("commits", batch)
 
     def _refuse_commit(
         self, place: _Checkpoint, batch: int, tag: str, has_ended: Callable[[], bool]
@@ -389,7 +393,19 @@ class _Checkpoint:
 
     root: Path
     table: str
+    work: Path
     _refused: Path | None = None
+
+    @property
+    def is_at_work(self) -> bool:
+        """Whether the driver says, or said at last, that a job of the table runs."""
+        return self.work.exists()
+
+    def point_of(self, batch: int) -> Point:
+        """Where a driver that is gone was in its newest batch."""
+        if self.has("commits", batch):
+            return Point.COMMIT
+        return Point.WRITE if self.is_at_work else Point.OFFSETS
 
     def last(self, log: str) -> int:
         return max(self._numbers(log), default=-1)
@@ -431,6 +447,11 @@ class _Checkpoint:
     @property
     def _path(self) -> Path:
         return self.root / "checkpoints" / self.table
+
+
+def at_work(folder: Path) -> Path:
+    """Where a driver tells which tables have a job that runs: a file for each."""
+    return folder / "at_work"
 
 
 def _await(ask: Callable[[], T | None], is_over: Callable[[], bool], within_s: float) -> T | None:

@@ -54,7 +54,7 @@ def test_a_table_has_the_cells_that_can_happen_to_it() -> None:
 def test_executors_are_killed_on_a_cluster() -> None:
     cells = cells_of([PLAIN, RICH], has_executors=True)
     found = {point for point, kind in pairs(cells, "minutes") if kind is Kind.EXECUTOR}
-    assert found == {Point.OFFSETS, Point.WRITE, Point.STATE}
+    assert found == {Point.OFFSETS, Point.WRITE, Point.STATE, Point.LATE}
     found = {point for point, kind in pairs(cells, "copies") if kind is Kind.EXECUTOR}
     assert found == {Point.OFFSETS, Point.WRITE}
 
