@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 from headwater import Pipeline
 from headwater.connectors import csv, kafka, postgres
 from headwater.demo import baselines
-from headwater.demo.silence import SILENCE_COLUMNS, Silence
+from headwater.demo.silence import GROUPS, SILENCE_COLUMNS, Silence
 
 TOPIC = "demo_signals"
 ANOMALIES = "demo_anomalies"
@@ -139,10 +139,11 @@ def stuck(readings: DataFrame) -> DataFrame:
 @demo.table(trigger="10 seconds")
 def silent(signals: DataFrame) -> DataFrame:
     """Devices that were not heard of for a while, by a timer of the event time."""
+    group = F.pmod(F.xxhash64("device"), F.lit(GROUPS))
     found = (
-        signals.select("device", "at")
-        .groupBy("device")
-        .transformWithState(
+        signals.select(group.alias("group"), "device", F.unix_millis("at").alias("ms"))
+        .groupBy("group")
+        .transformWithStateInPandas(
             statefulProcessor=Silence(),
             outputStructType=SILENCE_COLUMNS,
             outputMode="append",
