@@ -7,7 +7,14 @@ import threading
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, cast
 
-from headwater.definitions import TriggerKind, WatermarkPolicy, spark_duration
+from headwater.definitions import (
+    Trigger,
+    TriggerKind,
+    WatermarkPolicy,
+    duration_ms,
+    spark_duration,
+)
+from headwater.runtime.session import Share
 from headwater.runtime.specification import QuerySpec
 
 if TYPE_CHECKING:
@@ -15,6 +22,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 _POLICY = "spark.sql.streaming.multipleWatermarkPolicy"
+_PROMPT_MS = 2000
 _starting = threading.Lock()
 
 
@@ -34,6 +42,18 @@ def watermark_policy(spark: SparkSession, policy: WatermarkPolicy) -> Iterator[N
                 spark.conf.unset(_POLICY)
             else:
                 spark.conf.set(_POLICY, before)
+
+
+def share_of(trigger: Trigger) -> Share:
+    """Who asks for a batch every second or two is not to wait behind who has minutes.
+
+    >>> share_of(Trigger.processing_time("1 second")).name, share_of(Trigger.available_now()).name
+    ('PROMPT', 'QUERIES')
+    """
+    has_time = trigger.is_bounded
+    if trigger.kind is TriggerKind.PROCESSING_TIME:
+        has_time = duration_ms(trigger.interval or "") > _PROMPT_MS
+    return Share.QUERIES if has_time else Share.PROMPT
 
 
 def triggered(writer: DataStreamWriter, spec: QuerySpec) -> DataStreamWriter:

@@ -31,7 +31,7 @@ from headwater.runtime.gaps import GapGuard
 from headwater.runtime.hearing import Hearing
 from headwater.runtime.integrity import close_hole, require_whole
 from headwater.runtime.late import LateRows
-from headwater.runtime.launching import triggered, watermark_policy
+from headwater.runtime.launching import share_of, triggered, watermark_policy
 from headwater.runtime.lookups import Reloader, VersionedLookup
 from headwater.runtime.models import ModelStore
 from headwater.runtime.offsets import OffsetLog
@@ -41,7 +41,7 @@ from headwater.runtime.query import Launched, Query
 from headwater.runtime.rejects import RejectedRecords, reported_by, source_index
 from headwater.runtime.replay import Replay
 from headwater.runtime.savepoints import require_restored
-from headwater.runtime.session import Share, scheduled_in
+from headwater.runtime.session import scheduled_in
 from headwater.runtime.sides import DeltaSideStore, SideStore, SideTable, SideTables
 from headwater.runtime.specification import QuerySpec, read_request, write_request
 from headwater.runtime.storage import FileNote, Files, Storage, last_number
@@ -429,7 +429,7 @@ class RunningQueries:
         try:
             with (
                 watermark_policy(self._spark, spec.table.watermarks),
-                scheduled_in(self._spark, Share.QUERIES),
+                scheduled_in(self._spark, share_of(spec.trigger)),
                 self._launching,
             ):
                 query = writer.start() if self._clock is None else start_on(writer, self._clock)

@@ -106,7 +106,8 @@ def spark_settings(settings: Settings) -> list[SparkSetting]:
         SparkSetting(
             "spark.scheduler.mode",
             "FAIR",
-            "queries take turns, the oldest job first; what goes on beside them has its own share",
+            "queries take turns, the oldest job first; those that are to be quick, and what goes "
+            "on beside them, have shares of their own",
         ),
         SparkSetting(
             _SQL + "codegen.cache.maxEntries",
@@ -290,6 +291,8 @@ class Share(enum.Enum):
     """Of the cores. Within one, the oldest job comes first. A share for each query would not be
     fair: of those that have no task running, Spark always takes the one whose name comes first."""
 
+    PROMPT = "headwater/a-prompt"
+    """Queries that are to be quick: they do not wait behind the jobs of those that are not."""
     QUERIES = "headwater/queries"
     BESIDE = "headwater/beside"
     """Models that are trained, questions that are asked."""
