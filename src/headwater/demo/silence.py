@@ -94,6 +94,6 @@ def _next_due(seen: Seen) -> int | None:
 
 
 def _table(silences: list[tuple[str, int]]) -> Any:
-    import pandas as pd
+    import pandas as pd  # type: ignore[import-untyped]
 
     return pd.DataFrame(silences, columns=["device", "since"])
