@@ -34,16 +34,19 @@ def choose_guarantee(
     mode: OutputMode,
     trigger: Trigger,
     is_told_apart: bool,
+    is_speculative: bool = False,
 ) -> GuaranteeChoice:
     """Raises GuaranteeImpossible where exactly-once was asked for and a condition fails.
 
-    `is_told_apart`: the key tells the rows of a batch apart.
+    `is_told_apart`: the key tells the rows of a batch apart. `is_speculative`: Spark may run a task
+    twice at once.
     """
     failing = [
         *source_problems(inputs),
         *function_problems(facts),
         *sink_problems(sink, mode, has_key=bool(table.key)),
         *comparison_problems(sink, facts, is_told_apart=is_told_apart),
+        *speculation_problems(sink, is_speculative=is_speculative),
         *trigger_problems(trigger),
         *asked_for_less(table, sink),
     ]
@@ -87,6 +90,15 @@ def comparison_problems(sink: Connector, facts: QueryFacts, *, is_told_apart: bo
         "row, in update or complete mode, a batch that runs again is compared with "
         f"{sink.describe()} by its values"
         for name in facts.order_dependent
+    ]
+
+
+def speculation_problems(sink: Connector, *, is_speculative: bool) -> list[str]:
+    if not is_speculative or not sink.compares_rows:
+        return []
+    return [
+        f"spark.speculation is on: two attempts at a task write to {sink.describe()} at once, and "
+        "none sees the rows of the other"
     ]
 
 

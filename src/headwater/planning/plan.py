@@ -251,6 +251,7 @@ class _Planner:
             mode=mode.mode,
             trigger=trigger,
             is_told_apart=sink.compares_rows and is_told_apart(table, mode.mode, frame),
+            is_speculative=frame.sparkSession.conf.get("spark.speculation", "false") == "true",
         )
         late = choose_late(table, frame, inputs, sink)
         sources = self._graph.sources_of(table.name)

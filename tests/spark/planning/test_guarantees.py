@@ -69,6 +69,20 @@ def test_hashes_are_exactly_once_by_their_key_and_need_one(spark: Any, tmp_path:
         plan_of(tmp_path, ROWS, same, into=redis("t"), key="valeu")
 
 
+def test_tasks_that_run_twice_at_once_break_what_is_told_by_comparison(
+    spark: Any, tmp_path: Path
+) -> None:
+    session = spark._jsparkSession.sessionState().conf()
+    session.setConfString("spark.speculation", "true")
+    try:
+        found = plan_of(tmp_path, ROWS, same, into=kafka("out"))
+        assert found.query.guarantee is Guarantee.AT_LEAST_ONCE
+        assert "spark.speculation" in found.decisions.guarantee.reasons[0]
+        assert plan_of(tmp_path, ROWS, same).query.guarantee is Guarantee.EXACTLY_ONCE
+    finally:
+        session.unsetConf("spark.speculation")
+
+
 @pytest.mark.parametrize(
     ("source", "function", "arguments", "condition"),
     [
