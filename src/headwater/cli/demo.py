@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from headwater.cli.app import Application
     from headwater.cli.drive import Driver
     from headwater.demo.simulator import Fleet
-    from headwater.events import Report
+    from headwater.events import Event, Report
     from headwater.runtime.running import RunningPipeline
     from headwater.settings import Settings
 
@@ -133,7 +133,13 @@ def _start_from_nothing(settings: Settings, servers: Sequence[str]) -> None:
 def _run(
     application: Application, args: argparse.Namespace, report: Report, tables: list[str]
 ) -> int:
-    from headwater.cli.demo_verdict import proof_of, tell_findings, tell_proof, without_learning
+    from headwater.cli.demo_verdict import (
+        Delays,
+        proof_of,
+        tell_findings,
+        tell_proof,
+        without_learning,
+    )
     from headwater.cli.drive import Driver
     from headwater.cli.run import first_rows, tell_plan, tell_where
     from headwater.cli.sessions import session_for
@@ -170,7 +176,13 @@ def _run(
             fleet.write_history()
         view = view_for(f"demo  {args.rate:,} records/s from {args.devices:,} devices")
         driver = Driver(view, signals, first_rows=lambda table: first_rows(application, table))
-        started = application.pipeline.start(plan=plan, report=driver.report, app=APP)
+        delays = Delays()
+
+        def hear(event: Event) -> None:
+            driver.report(event)
+            delays.hear(event)
+
+        started = application.pipeline.start(plan=plan, report=hear, app=APP)
         with advising(local, application.pipeline.name, started.tell):
             was_forced, ends = _drive(started, driver, fleet, application)
         code = tell_end(started, driver, was_forced=was_forced)
@@ -179,7 +191,7 @@ def _run(
     with step("Reading the topic and the table for the proof", report):
         proof = proof_of(application, fleet, ends, tables)
     proved = tell_proof(fleet, proof)
-    tell_findings(application, frozen, Path(_TRUTH))
+    tell_findings(application, frozen, Path(_TRUTH), delays)
     return proved or code
 
 

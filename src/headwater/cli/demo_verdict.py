@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -9,11 +10,13 @@ from typing import TYPE_CHECKING
 from headwater.cli.demo_servers import postgres_address
 from headwater.cli.exit_codes import ExitCode
 from headwater.demo import findings
-from headwater.demo.app import ANOMALIES, MINUTES, TOPIC
+from headwater.demo.app import ALERTS, ANOMALIES, MINUTES, TOPIC
 from headwater.demo.findings import collected
 from headwater.demo.judging import Finding, judged, read_truth
-from headwater.demo.proof import Proof, counted_in, prove
+from headwater.demo.proof import Proof, alerts_in, counted_in, prove
 from headwater.demo.simulator import SETTLES_S, Fleet
+from headwater.events import BatchCompleted, Event
+from headwater.runtime.latency import quantile
 from headwater.runtime.models import ModelStore, Version
 from headwater.runtime.storage import Storage
 
@@ -33,10 +36,12 @@ def proof_of(
     if fleet.failure is not None:
         return None
     storage = _storage(application)
-    counted = None
+    counted = alerts = None
     if "device_minutes" in tables:
         address = postgres_address(application.settings.connection("postgres"))
         counted = counted_in(address, MINUTES, late=storage.table("device_minutes__late"))
+        servers = fleet.bootstrap_servers
+        alerts = alerts_in(address, ALERTS, bootstrap_servers=servers, topic=ANOMALIES)
     return prove(
         fleet.bootstrap_servers,
         TOPIC,
@@ -44,6 +49,7 @@ def proof_of(
         raw=storage.table("raw"),
         rejected=storage.table("records__rejected"),
         counted=counted,
+        alerts=alerts,
     )
 
 
@@ -53,6 +59,26 @@ def tell_proof(fleet: Fleet, proof: Proof | None) -> ExitCode:
         return ExitCode.FAILED
     print("\n".join(proof.lines()), flush=True)
     return ExitCode.OK if proof.holds else ExitCode.FAILED
+
+
+class Delays:
+    """How long the alerts took from the arrival of a reading to their commit in PostgreSQL."""
+
+    def __init__(self) -> None:
+        self._rows: Counter[int] = Counter()
+
+    def hear(self, event: Event) -> None:
+        if isinstance(event, BatchCompleted) and event.table == "alerts":
+            self._rows.update(event.latency_rows)
+
+    def tell(self) -> None:
+        middle, last = quantile(self._rows, 0.5), quantile(self._rows, 0.99)
+        if middle is not None and last is not None:
+            print(
+                f"  alerts in PostgreSQL after their readings: p50 {middle / 1000:.1f} s, "
+                f"p99 {last / 1000:.1f} s",
+                flush=True,
+            )
 
 
 def _baselines(application: Application, spark: SparkSession | None = None) -> ModelStore:
@@ -75,7 +101,9 @@ def without_learning(application: Application, spark: SparkSession) -> list[Find
     return findings.without_learning(raw, baseline, since_s=published[1].published_s)
 
 
-def tell_findings(application: Application, frozen: Sequence[Finding], truth: Path) -> None:
+def tell_findings(
+    application: Application, frozen: Sequence[Finding], truth: Path, delays: Delays
+) -> None:
     """What was found, held against the truth, from the first retraining on."""
     published = _published(_baselines(application))
     for version in published:
@@ -92,6 +120,7 @@ def tell_findings(application: Application, frozen: Sequence[Finding], truth: Pa
     judgement = judged(faults, found.findings, since_s=since_s, until_s=until_s)
     print(f"findings since version {published[1].version}, by the truth in {truth}:")
     print("\n".join([*judgement.lines(), *found.lines()]))
+    delays.tell()
     others = [finding for finding in found.findings if finding.table != "anomalies"]
     kept = judged(faults, [*frozen, *others], since_s=since_s, until_s=until_s)
     print(f"had version {published[0].version} stayed, over the same readings:")

@@ -112,7 +112,7 @@ def anomalies(scored: DataFrame) -> DataFrame:
     return scored.where(F.abs("off") > TOO_FAR).select(*columns, "model_version")
 
 
-demo.source("found", kafka(ANOMALIES), schema=ANOMALY)
+demo.source("found", kafka(ANOMALIES), schema=ANOMALY, event_time="arrived")
 
 
 @demo.table(into=postgres(ALERTS), trigger="1 second")

@@ -29,7 +29,7 @@ class Found:
             return []
         ordered = sorted(self.delays_s)
         middle, last = ordered[len(ordered) // 2], ordered[int(len(ordered) * 0.99)]
-        return [f"  anomalies after their readings: p50 {middle:.1f} s, p99 {last:.1f} s"]
+        return [f"  anomalies in Kafka after their readings: p50 {middle:.1f} s, p99 {last:.1f} s"]
 
 
 def collected(bootstrap_servers: str, topic: str, storage: Storage, *, first_version: int) -> Found:

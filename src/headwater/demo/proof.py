@@ -40,6 +40,14 @@ class Counted:
 
 
 @dataclass(frozen=True, slots=True)
+class Alerts:
+    """Anomalies in their topic and in the database, by the ids of their readings."""
+
+    told: Counter[int]
+    stored: Counter[int]
+
+
+@dataclass(frozen=True, slots=True)
 class Proof:
     topic: str
     content: TopicContent
@@ -49,12 +57,14 @@ class Proof:
     unknown: int
     rejected: int
     counted: Counted | None = None
+    alerts: Alerts | None = None
 
     @property
     def holds(self) -> bool:
         is_exact = self.missing == self.twice == self.unknown == 0
         is_told = self.rejected == self.content.malformed + self.content.ahead
-        return is_exact and is_told and self._counts_all
+        has_alerts = self.alerts is None or self.alerts.told == self.alerts.stored
+        return is_exact and is_told and self._counts_all and has_alerts
 
     @property
     def _counts_all(self) -> bool:
@@ -62,13 +72,19 @@ class Proof:
         return counted is None or counted.readings + counted.late == self.content.ids.total()
 
     def lines(self) -> list[str]:
-        content, counted = self.content, self.counted
-        minutes = []
+        content, counted, alerts = self.content, self.counted, self.alerts
+        in_database = []
         if counted is not None:
-            minutes = [
+            in_database.append(
                 f"  device_minutes in PostgreSQL: {counted.readings:,} readings counted, "
                 f"{counted.late:,} late ones kept aside, of {content.ids.total():,}"
-            ]
+            )
+        if alerts is not None:
+            in_database.append(
+                f"  alerts in PostgreSQL: {alerts.stored.total():,} rows, "
+                f"{(alerts.told - alerts.stored).total():,} missing, "
+                f"{(alerts.stored - alerts.told).total():,} twice"
+            )
         return [
             "proof, by a plain Kafka consumer, Delta reader and SQL client:",
             f"  topic {self.topic}: {content.records:,} records up to the end offsets, "
@@ -77,7 +93,7 @@ class Proof:
             f"  table raw: {self.rows:,} rows, {self.missing:,} missing, {self.twice:,} twice, "
             f"{self.unknown:,} unknown",
             f"  records__rejected: {self.rejected:,} rows",
-            *minutes,
+            *in_database,
             f"  {'holds: nothing is missing, nothing is there twice' if self.holds else 'FAILS'}",
         ]
 
@@ -90,25 +106,38 @@ def prove(
     raw: str,
     rejected: str,
     counted: Counted | None,
+    alerts: Alerts | None,
 ) -> Proof:
     """Compares the topic up to the offsets `ends` with the Delta tables at two paths."""
     from deltalake import DeltaTable
 
     content = read_topic(bootstrap_servers, topic, ends)
     rows = DeltaTable(raw).to_pyarrow_table(columns=["id"]).column("id").to_pylist()
-    return compared(topic, content, Counter(rows), rejected=_count(rejected), counted=counted)
+    ids = Counter(rows)
+    return compared(topic, content, ids, rejected=_count(rejected), counted=counted, alerts=alerts)
 
 
 def counted_in(address: str, table: str, *, late: str) -> Counted:
     """What the minutes in PostgreSQL sum up to, and the rows of the Delta table at `late`."""
+    (readings,) = _asked(address, "SELECT coalesce(sum(readings), 0) FROM {}", table) or (0,)
+    return Counted(int(readings), _count(late))
+
+
+def alerts_in(address: str, table: str, *, bootstrap_servers: str, topic: str) -> Alerts:
+    told = Counter(int(json.loads(value)["id"]) for value, _ in messages(bootstrap_servers, topic))
+    return Alerts(told, Counter(_asked(address, "SELECT id FROM {}", table)))
+
+
+def _asked(address: str, question: str, table: str) -> list[Any]:
+    """The first column of the answer; nothing where the table was never made."""
     import psycopg
     from psycopg import sql
 
-    query = sql.SQL("SELECT coalesce(sum(readings), 0) FROM {}").format(sql.Identifier(table))
     with psycopg.connect(address) as database:
-        is_there = database.execute("SELECT to_regclass(%s)", [table]).fetchone() != (None,)
-        found = database.execute(query).fetchone() if is_there else None
-    return Counted(int(found[0]) if found else 0, _count(late))
+        if database.execute("SELECT to_regclass(%s)", [table]).fetchone() == (None,):
+            return []
+        query = sql.SQL(question).format(sql.Identifier(table))
+        return [row[0] for row in database.execute(query)]
 
 
 def _count(path: str) -> int:
@@ -124,6 +153,7 @@ def compared(
     *,
     rejected: int,
     counted: Counted | None = None,
+    alerts: Alerts | None = None,
 ) -> Proof:
     return Proof(
         topic=topic,
@@ -134,6 +164,7 @@ def compared(
         unknown=sum(count for number, count in rows.items() if number not in content.ids),
         rejected=rejected,
         counted=counted,
+        alerts=alerts,
     )
 
 

@@ -4,7 +4,7 @@ from collections import Counter
 
 import pytest
 
-from headwater.demo.proof import Counted, TopicContent, compared, is_ahead, readable_id
+from headwater.demo.proof import Alerts, Counted, TopicContent, compared, is_ahead, readable_id
 
 CONTENT = TopicContent(records=5, ids=Counter([1, 2, 3, 4]), malformed=1)
 
@@ -41,6 +41,21 @@ def test_the_minutes_count_every_reading_once_or_keep_it_as_late(
     proof = compared("t", CONTENT, Counter([1, 2, 3, 4]), rejected=1, counted=counted)
     assert proof.holds is holds
     assert f"{counted.readings} readings counted, {counted.late} late" in "\n".join(proof.lines())
+
+
+@pytest.mark.parametrize(
+    ("stored", "said"),
+    [
+        ([7, 8, 8], "3 rows, 0 missing, 0 twice"),
+        ([7, 8], "2 rows, 1 missing, 0 twice"),
+        ([7, 7, 8, 8], "4 rows, 0 missing, 1 twice"),
+    ],
+)
+def test_every_anomaly_of_the_topic_is_an_alert_once(stored: list[int], said: str) -> None:
+    alerts = Alerts(Counter([7, 8, 8]), Counter(stored))
+    proof = compared("t", CONTENT, Counter([1, 2, 3, 4]), rejected=1, alerts=alerts)
+    assert proof.holds is (len(stored) == 3)
+    assert f"alerts in PostgreSQL: {said}" in "\n".join(proof.lines())
 
 
 def test_a_record_is_readable_when_it_parses() -> None:
