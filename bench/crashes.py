@@ -1,5 +1,5 @@
-"""The whole crash matrix: every sink, in every mode, crashed at every point by every kind, on one
-machine and on a cluster of two workers.
+"""The whole crash matrix: every sink, in every mode, crashed at every point by every kind: on one
+machine, and executors on a cluster of two workers.
 
 Not a ratio: the figures are rows that are missing or too many, and cells that were not reached. The
 application is `examples/every_sink`, on servers of its own.
@@ -21,7 +21,7 @@ from headwater.local import services
 
 EXAMPLE = Path(__file__).parent.parent / "examples/every_sink"
 SYSTEMS = ("kafka", "postgres", "mariadb", "redis")
-PLACES = {"one machine": (), "a cluster": ("--profile", "cluster")}
+PLACES = {"one machine": (), "a cluster": ("--profile", "cluster", "--kind", "executor")}
 
 
 def measure(*, pairs: int) -> tuple[list[Figure], Any]:

@@ -77,6 +77,7 @@ def run_crashes(
     ]
     is_cluster = application.settings.master.startswith("spark:")
     cells = cells_of(known, has_executors=is_cluster)
+    cells = [cell for cell in cells if not args.kind or cell.kind.value in args.kind]
     if args.cover:
         cells = covering(cells, args.seed)
     rounds: list[Round] = []

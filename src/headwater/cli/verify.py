@@ -19,6 +19,9 @@ from headwater.cli.exit_codes import ExitCode
 if TYPE_CHECKING:
     from headwater.cli.app import Application
 
+KINDS = ("driver", "python worker", "executor", "sink connection")
+"""What a crash may hit, as the matrix names it; that is loaded when it is needed."""
+
 SUMMARY = "prove that the stream is the batch, or show where it is not"
 
 
@@ -68,6 +71,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
         default=[],
         metavar="NAME",
         help="of --all, --cover or --random: only this table; may be given several times",
+    )
+    parser.add_argument(
+        "--kind",
+        action="append",
+        default=[],
+        choices=KINDS,
+        help="of --all, --cover or --random: only crashes of this kind; may be given several times",
     )
     parser.add_argument(
         "--results",
@@ -142,13 +152,10 @@ def _check(args: argparse.Namespace) -> None:
     if len(ways) > 1:
         remedy = f"headwater verify --crash {ways[0]}"
         raise OptionsConflict(ways[1], f"together with {ways[0]}", remedy)
-    if args.table and not ways:
+    of_ways = {"--table": args.table, "--kind": args.kind, "--results": args.results}
+    for option in [option for option, is_given in of_ways.items() if is_given and not ways]:
         raise OptionsConflict(
-            "--table", "without --all, --cover or --random", "headwater verify --crash --cover"
-        )
-    if args.results and not ways:
-        raise OptionsConflict(
-            "--results", "without --all, --cover or --random", "headwater verify --crash --all"
+            option, "without --all, --cover or --random", "headwater verify --crash --cover"
         )
 
 

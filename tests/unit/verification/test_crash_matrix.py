@@ -7,6 +7,7 @@ from itertools import combinations, islice
 
 import pytest
 
+from headwater.cli.verify import KINDS
 from headwater.verification.crash_matrix import (
     Cell,
     Kind,
@@ -77,3 +78,7 @@ def test_a_seed_repeats_the_choice() -> None:
     cells = cells_of([PLAIN, RICH], has_executors=False)
     draws = [list(islice(random_cells(cells, seed), 20)) for seed in (1, 1, 2)]
     assert draws[0] == draws[1] != draws[2]
+
+
+def test_the_command_names_every_kind() -> None:
+    assert list(KINDS) == [kind.value for kind in Kind]
