@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from headwater.runtime.running import RunningPipeline
 
-_LOOK_S = 0.002
+_LOOK_S = 0.01
 
 
 def main(folder: Path, tag: str, what: str, tables: Sequence[str]) -> None:
@@ -63,15 +63,26 @@ def _telling_who_is_at_work(
     folder.mkdir(exist_ok=True)
     jobs, is_over = spark.sparkContext.statusTracker(), threading.Event()
 
+    known: dict[int, str | None] = {}
+
+    def table_of(job: int) -> str | None:
+        for table, query in run.queries.items():
+            if job in jobs.getJobIdsForGroup(str(query.streaming_query.runId)):
+                return table
+        return None
+
     def look() -> None:
+        told: set[str] = set()
+        # Every question goes to the JVM and takes time from it: a job is asked after once.
         while not is_over.wait(_LOOK_S):
             active = set(jobs.getActiveJobsIds())
-            for table, query in run.queries.items():
-                group = str(query.streaming_query.runId)
-                if active and active.intersection(jobs.getJobIdsForGroup(group)):
-                    (folder / table).touch()
-                else:
-                    (folder / table).unlink(missing_ok=True)
+            known.update({job: table_of(job) for job in active - known.keys()})
+            busy = {table for job in active if (table := known[job]) is not None}
+            for table in busy - told:
+                (folder / table).touch()
+            for table in told - busy:
+                (folder / table).unlink(missing_ok=True)
+            told = busy
 
     looking = threading.Thread(target=look, name="headwater-at-work", daemon=True)
     looking.start()
