@@ -86,7 +86,9 @@ class Hearing:
             event = replace(event, late=heard.count)
         if table in self._ages:
             rows = latencies(self._ages[table].values(), event.duration_ms)
-            p50_ms, p99_ms = quantile(rows, 0.5), quantile(rows, 0.99)
+            # Of several sources Spark tells the oldest row of one.
+            oldest_ms = event.latency_max_ms if len(self._ages[table]) == 1 else None
+            p50_ms, p99_ms = (quantile(rows, share, oldest_ms=oldest_ms) for share in (0.5, 0.99))
             event = replace(event, latency_rows=rows, latency_p50_ms=p50_ms, latency_p99_ms=p99_ms)
         if table in self._handed:
             # Asked for every batch, so that none is remembered.

@@ -64,3 +64,6 @@ def test_quantiles_are_those_of_the_rows_of_each_batch(tmp_path: Path) -> None:
             assert found_ms is not None
             # A bucket is an eighth wide, and rows wait until their batch is committed.
             assert age_s <= found_ms / 1000 <= (age_s + passed_s) * 9 / 8 + passed_s, (table, age_s)
+        # All rows of the second batch are of one age: the end of their bucket is not told.
+        assert second.latency_max_ms is not None
+        assert second.latency_p50_ms == second.latency_p99_ms == second.latency_max_ms
