@@ -104,6 +104,8 @@ class LocalServer:
 class _Server(ThreadingHTTPServer):
     daemon_threads = True
     block_on_close = False
+    # Who finds the queue full tries again after a second.
+    request_queue_size = _CONNECTIONS
 
     def __init__(self, address: tuple[str, int], owner: LocalServer) -> None:
         self.owner = owner
@@ -137,6 +139,8 @@ class _Handler(BaseHTTPRequestHandler):
     server_version = "headwater"
     sys_version = ""
     timeout = _IDLE_S
+    # Head and body are two packets; the second would wait for word of the first, 40 ms on Linux.
+    disable_nagle_algorithm = True
     server: _Server
 
     def do_GET(self) -> None:

@@ -38,16 +38,16 @@ _HIGHEST = (
 )
 COLUMNS = ("at", *_SUMMED, *_AVERAGED, *_HIGHEST)
 
-Point = dict[str, float | None]
+Point = tuple[float | None, ...]
+"""In the order of COLUMNS."""
 
 
 @dataclass
 class Series:
-    points: deque[tuple[float | None, ...]] = field(default_factory=lambda: deque(maxlen=KEPT))
+    points: deque[Point] = field(default_factory=lambda: deque(maxlen=KEPT))
 
     def add(self, record: Record) -> None:
-        found = point(record.facts)
-        self.points.append(tuple(found.get(name) for name in COLUMNS))
+        self.points.append(point(record.facts))
 
     def columns(self, most: int, names: Sequence[str]) -> dict[str, list[float | None]]:
         """At most so many points, neighbours put together; the sums stay the same."""
@@ -61,17 +61,19 @@ class Series:
 
 
 def point(facts: dict[str, Any]) -> Point:
+    """Called for every batch of a history before the first page is shown."""
     committed_s = epoch_s(facts["at"]) + facts["duration_ms"] / 1000
     late, watermark = facts.get("late"), facts.get("watermark")
     mark_s = epoch_s(watermark) if watermark else 0.0
-    found: Point = {name: facts.get(name) for name in COLUMNS}
-    found |= {phase: facts.get("durations_ms", {}).get(phase) for phase in PHASES}
-    return found | {
+    found = {
+        **facts,
+        **facts.get("durations_ms", {}),
         "at": committed_s,
         "late": late["late"] if late else None,
         "rejected": sum(facts.get("rejected", {}).values()),
         "watermark_lag_s": committed_s - mark_s if mark_s > 0 else None,
     }
+    return tuple(map(found.get, COLUMNS))
 
 
 def _together(name: str, values: list[float | None]) -> float | None:

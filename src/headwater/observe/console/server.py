@@ -59,7 +59,9 @@ class Console:
 
     def __init__(self, settings: ConsoleSettings) -> None:
         self.token = settings.token or secrets.token_urlsafe(24)
-        self._api = Api(Store(settings.local_folders), is_read_only=settings.is_read_only)
+        store = Store(settings.local_folders)
+        self._api = Api(store, is_read_only=settings.is_read_only)
+        self._ahead = threading.Thread(target=store.read_ahead, daemon=True)
         self._files = _static_files()
         self.server = LocalServer(self._answer, port=settings.port, what="console")
 
@@ -68,10 +70,13 @@ class Console:
         return f"{self.server.address}/#token={self.token}"
 
     def start(self) -> None:
+        self._ahead.start()
         self.server.start()
 
     def close(self) -> None:
         self.server.close()
+        if self._ahead.is_alive():
+            self._ahead.join()
 
     def _answer(self, request: Request) -> Response:
         if request.path.startswith("/api/"):

@@ -121,7 +121,7 @@ class Watched:
         if record.kind == "PipelineStarted":
             self._tables = {table: _new_table(table) for table in facts["tables"]}
         elif name is not None:
-            table = self._tables.setdefault(name, _new_table(name))
+            table = self._tables.get(name) or self._tables.setdefault(name, _new_table(name))
             if record.kind == "BatchCompleted":
                 self._series.setdefault(name, Series()).add(record)
                 _count(table, facts)
@@ -188,6 +188,12 @@ class Store:
             for number, folder in enumerate(self._folders)
             for run in find_runs(folder)
         }
+
+    def read_ahead(self) -> None:
+        """Takes in the pipeline that started last, before somebody asks for it."""
+        started = {key: run.record.started_at for key, (_, run) in self.runs().items()}
+        if started:
+            self.watched(max(started, key=lambda key: started[key])).read_on()
 
     def watched(self, key: str) -> Watched:
         """Raises KeyError for a pipeline that is not there."""

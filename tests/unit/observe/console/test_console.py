@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import http.client
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -30,6 +33,7 @@ from headwater.events import (
     RejectedCaptured,
 )
 from headwater.local.processes import wait_until
+from headwater.observe import serving
 from headwater.observe.console.server import Console, ConsoleProcess, ConsoleSettings
 from headwater.observe.console.store import Store, Watched
 from headwater.runtime.control import ControlServer
@@ -325,6 +329,49 @@ def test_a_body_that_is_too_large_is_not_read(console: Console) -> None:
     assert ask(console, "/api/p/0-app/sql", b"x" * 70_000, method="POST")[0] == 413
 
 
+def connected(console: Console, sent: str) -> socket.socket:
+    found = socket.create_connection(("127.0.0.1", console.server.port), timeout=30)
+    found.sendall(sent.format(port=console.server.port).encode())
+    return found
+
+
+REQUEST = "GET /pages.js HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n\r\n"
+HALF = "POST /api/p/0-app/sql HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nContent-Length: 9\r\n\r\n{{"
+
+
+def stalled(console: Console) -> socket.socket:
+    """Asks without end and reads nothing, until the server takes no more of it."""
+    found = connected(console, REQUEST)
+    found.settimeout(0.5)
+    # So many answers would be 20 GB, were they kept for it.
+    asked = REQUEST.format(port=console.server.port).encode() * 1_000_000
+    with pytest.raises(TimeoutError):
+        found.sendall(asked)
+    return found
+
+
+def test_clients_that_stall_hold_up_nobody_else(console: Console) -> None:
+    idle = threading.active_count()
+    clients = [stalled(console) for _ in range(2)] + [connected(console, HALF) for _ in range(40)]
+    assert ask(console, "/api/pipelines")[0] == 200
+    clients += [connected(console, HALF) for _ in range(60)]
+    clients[-1].settimeout(10)
+    # Beyond the limit, so it is cut off at once.
+    with contextlib.suppress(ConnectionResetError):
+        assert clients[-1].recv(1) == b""
+    assert threading.active_count() <= idle + serving._CONNECTIONS
+    for client in clients:
+        client.close()
+    assert wait_until(lambda: threading.active_count() <= idle, timeout_s=30)
+
+
+def test_a_client_that_stalls_is_cut_off(console: Console, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(serving._Handler, "timeout", 0.5)
+    idle = threading.active_count()
+    with stalled(console), connected(console, HALF):
+        assert wait_until(lambda: threading.active_count() <= idle, timeout_s=10)
+
+
 def test_the_page_may_load_nothing_from_elsewhere(console: Console) -> None:
     connection = http.client.HTTPConnection("127.0.0.1", console.server.port, timeout=5)
     connection.request("GET", "/")
@@ -394,6 +441,12 @@ def test_pipelines_of_several_folders_are_in_one_place(folder: Path, tmp_path: P
     assert sorted(store.runs()) == ["0-app", "1-app"]
     assert store.runs()["1-app"][1].is_alive
     ownership.release({}, {})
+
+
+def test_the_pipeline_that_started_last_is_read_before_anybody_asks(folder: Path) -> None:
+    store = Store([folder])
+    store.read_ahead()
+    assert store.watched("0-app").tables(has_crashed=False)[0]["batches"] == 5
 
 
 def test_memory_stays_flat_over_ten_thousand_batches(folder: Path) -> None:

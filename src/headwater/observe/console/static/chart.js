@@ -1,4 +1,4 @@
-// Charts of time in SVG: lines or stacked areas, with the values under the pointer as text.
+// Charts of time in SVG: lines or stacked areas, with the values under the pointer or the arrow keys as text.
 
 import { h, s } from "./dom.js";
 import { bytes, clock, seconds } from "./format.js";
@@ -6,6 +6,8 @@ import { bytes, clock, seconds } from "./format.js";
 const WIDTH = 480;
 const HEIGHT = 170;
 const PAD = { left: 52, right: 8, top: 10, bottom: 22 };
+// Where the arrow keys are, for a chart that is drawn anew meanwhile.
+let kept = { title: null, time: null };
 
 export function chart({ title, times, series, format, stacked = false }) {
   const known = series.filter((one) => one.values.some((value) => value !== null));
@@ -37,6 +39,8 @@ export function chart({ title, times, series, format, stacked = false }) {
   const svg = s("svg", {
     viewBox: `0 0 ${WIDTH} ${HEIGHT}`,
     role: "img",
+    tabindex: "0",
+    "data-key": `chart ${title}`,
     "aria-label": `${title}: ${known.map((one, i) => `${one.name} ${format(last[i])}`).join(", ")}`,
   });
   for (const tick of scale.ticks) {
@@ -62,19 +66,34 @@ export function chart({ title, times, series, format, stacked = false }) {
   const rule = s("line", { class: "cursor", y1: PAD.top, y2: HEIGHT - PAD.bottom, visibility: "hidden" });
   const tip = h("output", { class: "tip" });
   svg.append(rule);
-  svg.addEventListener("pointermove", (event) => {
-    const bounds = svg.getBoundingClientRect();
-    const at = ((event.clientX - bounds.left) / bounds.width) * WIDTH;
-    const i = nearest(times.map((_, j) => x(j)), at);
-    rule.setAttribute("x1", x(i));
-    rule.setAttribute("x2", x(i));
+  let at = times.length;
+  const show = (i) => {
+    at = Math.max(0, Math.min(times.length - 1, i));
+    rule.setAttribute("x1", x(at));
+    rule.setAttribute("x2", x(at));
     rule.setAttribute("visibility", "visible");
-    tip.textContent = `${clock(times[i])}  ${known.map((one) => `${one.name} ${format(one.values[i])}`).join("  ")}`;
-  });
-  svg.addEventListener("pointerleave", () => {
+    tip.textContent = `${clock(times[at])}  ${known.map((one) => `${one.name} ${format(one.values[at])}`).join("  ")}`;
+  };
+  const clear = () => {
     rule.setAttribute("visibility", "hidden");
     tip.textContent = "";
+  };
+  svg.addEventListener("pointermove", (event) => {
+    const bounds = svg.getBoundingClientRect();
+    show(nearest(times.map((_, j) => x(j)), ((event.clientX - bounds.left) / bounds.width) * WIDTH));
   });
+  svg.addEventListener("keydown", (event) => {
+    const places = { ArrowLeft: at - 1, ArrowRight: at + 1, Home: 0, End: times.length - 1 };
+    if (!(event.key in places)) return;
+    event.preventDefault();
+    show(places[event.key]);
+    kept = { title, time: times[at] };
+  });
+  svg.addEventListener("focus", () => {
+    if (kept.title === title) show(nearest(times, kept.time));
+  });
+  svg.addEventListener("pointerleave", clear);
+  svg.addEventListener("blur", clear);
   box.append(svg, tip);
   return box;
 }

@@ -76,8 +76,8 @@ function queries(id, found, link, context) {
       h("td", { class: "number" }, seconds(table.watermark_lag_s)),
       h("td", { class: "number" }, last ? whole(last.state_rows) : "–"),
       h("td", { class: "number" }, last ? whole(last.kafka_lag) : "–"),
-      h("td", { class: "number" }, whole(table.late)),
-      h("td", { class: "number" }, whole(table.rejected)),
+      h("td", { class: "number", "data-fact": "late" }, whole(table.late)),
+      h("td", { class: "number", "data-fact": "rejected" }, whole(table.rejected)),
       h("td", {}, actions(id, table, found.state, context)),
     );
   };
@@ -140,6 +140,7 @@ export function table(main, { id, rest }) {
       replace(main, h("h1", {}, name), h("p", { class: "quiet" }, "There is no such table."));
       return found;
     }
+    const focused = focusKey();
     const columns = asked.columns;
     const line = (title, format, ...series) => chart({ title, format, times: columns.at, series: series.map(([label, column, color, size = 1]) => ({ name: label, color, values: columns[column].map((value) => (value === null ? null : value * size)) })) });
     replace(
@@ -163,6 +164,7 @@ export function table(main, { id, rest }) {
       facts(node, mine),
       partitions(mine),
     );
+    refocus(main, focused);
     return found;
   };
 }
@@ -210,10 +212,12 @@ export function events(main, { id }) {
 
 export function rows(main, { id, rest }) {
   const list = h("select", { id: "which", onchange: () => { location.hash = `#/${id}/rows/${encodeURIComponent(list.value)}`; } });
+  const again = h("button", { type: "button", hidden: true, onclick: () => { isAsked = true; } }, "Read again");
   const place = h("div", {}, h("p", { class: "quiet" }, "Reading …"));
-  replace(main, h("h1", {}, "Rows"), h("div", { class: "tools" }, h("label", { for: "which" }, "Table "), list), place);
+  replace(main, h("h1", {}, "Rows"), h("div", { class: "tools" }, h("label", { for: "which" }, "Table "), list, again), place);
   let known = "";
   let last = null;
+  let isAsked = true;
   return async () => {
     const found = await get(`p/${id}`);
     const names = [...found.sides, ...found.tables.map((one) => one.table)];
@@ -221,18 +225,29 @@ export function rows(main, { id, rest }) {
       known = names.join();
       replace(list, names.map((name) => h("option", { value: name, selected: name === rest[0] }, name)));
     }
-    if (!names.length || last === `${found.n}`) return found;
-    last = `${found.n}`;
+    // Rows that are not on disk are read by the pipeline itself: only for somebody who asks.
+    again.hidden = !takesThePipeline(found, list.value);
+    const written = found.tables.find((one) => one.table === list.value)?.last?.at ?? found.n;
+    const isNew = again.hidden && last !== written;
+    if (!names.length || !(isAsked || isNew)) return found;
+    [isAsked, last] = [false, written];
     try {
       const shown = await get(`p/${id}/rows?table=${encodeURIComponent(list.value)}`);
       const of = shown.total !== null && shown.total > shown.rows.length ? ` of ${whole(shown.total)}` : "";
-      replace(place, h("p", { class: "quiet" }, shown.rows.length ? `the newest ${shown.rows.length}${of}` : "Nothing was written yet."), shown.rows.length ? grid(shown.columns, shown.rows) : null);
+      const when = again.hidden ? "" : `, read at ${moment(Date.now() / 1000)}`;
+      replace(place, h("p", { class: "quiet" }, shown.rows.length ? `the newest ${shown.rows.length}${of}${when}` : `Nothing was written yet${when}.`), shown.rows.length ? grid(shown.columns, shown.rows) : null);
     } catch (problem) {
-      if (!problem.isAnswer) throw problem;
+      isAsked = !problem.isAnswer;
+      if (isAsked) throw problem;
       replace(place, h("pre", { class: "problem" }, problem.message));
     }
     return found;
   };
+}
+
+function takesThePipeline(found, name) {
+  const node = (found.about.nodes ?? []).find((one) => one.name === name);
+  return ["memory", "spark"].includes(node?.place?.kind);
 }
 
 export function models(main, { id }) {
@@ -242,7 +257,9 @@ export function models(main, { id }) {
     if (found.is_unchanged) return found;
     version = found.version;
     const none = h("p", { class: "quiet" }, "This pipeline has trained no model yet.");
+    const focused = focusKey();
     replace(main, h("h1", {}, "Models"), found.models.length ? found.models.map(model) : none);
+    refocus(main, focused);
     return found;
   };
 }
@@ -262,7 +279,7 @@ function model({ model, versions }) {
     ["reason", (one) => one.reason ?? ""],
   ];
   const quality = isScored
-    ? h("div", { class: "charts" }, chart({ title: "Score of each training", format: score, times, series: [{ name: "score", color: 3, values: trained.map((one) => one.score ?? null) }] }))
+    ? h("div", { class: "charts" }, chart({ title: `Score of each training of ${model}`, format: score, times, series: [{ name: "score", color: 3, values: trained.map((one) => one.score ?? null) }] }))
     : h("p", { class: "quiet" }, "No training has a score.");
   return h(
     "section",
