@@ -28,14 +28,15 @@ export function chart({ title, times, series, format, stacked = false }) {
     ),
   );
   if (!known.length || times.length < 2) {
-    box.append(h("p", { class: "empty" }, known.length ? "One batch so far" : "Nothing to show for this table"));
+    box.append(h("p", { class: "empty" }, known.length ? "One value so far" : "Nothing to show for this table"));
     return box;
   }
   const tops = stacked ? stack(known) : known.map((one) => one.values);
-  const high = Math.max(1e-9, ...tops.flat().filter((value) => value !== null));
-  const scale = nice(high, unitOf(format, high));
+  const values = tops.flat().filter((value) => value !== null);
+  const high = Math.max(1e-9, ...values);
+  const scale = nice(Math.min(0, ...values), high, unitOf(format, high));
   const x = (i) => PAD.left + ((times[i] - times[0]) / (times.at(-1) - times[0] || 1)) * (WIDTH - PAD.left - PAD.right);
-  const y = (value) => HEIGHT - PAD.bottom - (value / scale.high) * (HEIGHT - PAD.top - PAD.bottom);
+  const y = (value) => HEIGHT - PAD.bottom - ((value - scale.low) / (scale.high - scale.low)) * (HEIGHT - PAD.top - PAD.bottom);
   const svg = s("svg", {
     viewBox: `0 0 ${WIDTH} ${HEIGHT}`,
     role: "img",
@@ -143,13 +144,13 @@ function unitOf(format, high) {
   return units.find((unit) => high >= 2 * unit) ?? 1;
 }
 
-function nice(highest, unit) {
-  const high = highest / unit;
-  const power = 10 ** Math.floor(Math.log10(high));
-  const step = [0.5, 1, 2, 5, 10].map((factor) => factor * power).find((found) => high / found <= 3.2) ?? power;
+function nice(lowest, highest, unit) {
+  const [low, high] = [lowest / unit, highest / unit];
+  const power = 10 ** Math.floor(Math.log10(high - low));
+  const step = [0.5, 1, 2, 5, 10].map((factor) => factor * power).find((found) => (high - low) / found <= 3.2) ?? power;
   const ticks = [];
-  for (let tick = 0; tick <= high + step * 0.999; tick += step) ticks.push(Number((tick * unit).toPrecision(12)));
-  return { ticks, high: ticks.at(-1) };
+  for (let tick = Math.floor(low / step) * step; tick <= high + step * 0.999; tick += step) ticks.push(Number((tick * unit).toPrecision(12)));
+  return { ticks, low: ticks[0], high: ticks.at(-1) };
 }
 
 function nearest(places, at) {
