@@ -464,27 +464,38 @@ def test_a_batch_is_seen_within_seconds_and_costs_the_pipeline_no_reading(
     assert near.get_by_role("button", name="Read again").count() == 0
 
 
-def test_a_watched_answer_is_told_again_until_it_is_interrupted(run: Run) -> None:
-    commands = {
-        "sql": ["SELECT count(*) AS n FROM raw", "--format", "csv", "--watch", "1s"],
-        "show": ["raw", "--rows", "1", "--watch", "1s"],
-    }
-    watches = []
-    for command, words in commands.items():
-        with open(run.project / f"{command}.log", "w") as log:
-            arguments = [sys.executable, "-m", "headwater.cli.main", command, *words]
-            watches.append(subprocess.Popen(arguments, cwd=run.project, stdout=log))
+WATCHED = {
+    "sql": ["SELECT count(*) AS n FROM raw", "--format", "csv", "--watch", "1s"],
+    "show": ["raw", "--rows", "1", "--watch", "1s"],
+}
+TOLD = {"sql": r"^n\n{}$", "show": r"raw: the newest 1 of {} rows$"}
 
-    def told(command: str, rows: int) -> bool:
-        pattern = {"sql": rf"^n\n{rows}$", "show": rf"raw: the newest 1 of {rows} rows$"}[command]
-        return bool(re.search(pattern, (run.project / f"{command}.log").read_text(), re.M))
+
+@pytest.fixture
+def watches(run: Run) -> Iterator[list[subprocess.Popen[bytes]]]:
+    """`sql` and `show` that ask again every second, each into a file of its name."""
+    found = []
+    for command, words in WATCHED.items():
+        with open(run.project / command, "w") as told:
+            arguments = [sys.executable, "-m", "headwater.cli.main", command, *words]
+            found.append(subprocess.Popen(arguments, cwd=run.project, stdout=told))
+    yield found
+    for watch in found:
+        watch.kill()
+        watch.wait()
+
+
+def test_a_watched_answer_is_told_again_until_it_is_interrupted(
+    run: Run, watches: list[subprocess.Popen[bytes]]
+) -> None:
+    def is_told(rows: int) -> bool:
+        texts = {command: (run.project / command).read_text() for command in TOLD}
+        return all(re.search(TOLD[c].format(rows), text, re.M) for c, text in texts.items())
 
     rows = stored(run, "raw")
-    assert wait_until(lambda: all(told(command, rows) for command in commands), timeout_s=WAIT_S)
+    assert wait_until(lambda: is_told(rows), timeout_s=120)
     feed(run.project, 12)
-    assert wait_until(
-        lambda: all(told(command, rows + 40) for command in commands), timeout_s=WAIT_S
-    )
+    assert wait_until(lambda: is_told(rows + 40), timeout_s=120)
     for watch in watches:
         watch.send_signal(signal.SIGINT)
     assert [watch.wait(timeout=60) for watch in watches] == [0, 0]
