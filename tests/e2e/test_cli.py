@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import os
 import signal
-from collections.abc import Callable
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -168,3 +170,120 @@ def test_a_new_application_is_tested_and_verified(
     assert "input: 8 rows of signals" in told
     assert "every law holds" in told
     assert "Every law holds" in (project / "verify.html").read_text()
+
+
+RECOVERING = """
+from pyspark.sql import functions as F
+
+from headwater import Pipeline
+from headwater.connectors import json
+
+app = Pipeline("recovering")
+app.source("rows", json("in"), schema="at timestamp, n long", event_time="at", watermark="1 minute")
+
+
+@app.table(key="hour", mode="update")
+def hours(rows):
+    counted = rows.groupBy(F.window("at", "1 hour")).agg(F.sum(F.col("n") * 1).alias("total"))
+    return counted.select(F.hour("window.start").alias("hour"), "window.start", "total")
+"""
+ONE_AFTER_THE_OTHER = """
+import json, sys
+from headwater.cli.main import main
+for line in sys.stdin:
+    print("exit code", main(json.loads(line)), flush=True)
+"""
+
+
+class Prompt:
+    """Takes command lines one after the other; they share a JVM, which saves its start."""
+
+    def __init__(self, folder: Path) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", ONE_AFTER_THE_OTHER],
+            cwd=folder,
+            env={**os.environ, "HEADWATER_MASTER": "local[2]"},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+
+    def __call__(self, line: str, code: int = 0) -> str:
+        """What the command prints before it ends with this code."""
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self.process.stdin.write(f"{json.dumps(line.split())}\n")
+        self.process.stdin.flush()
+        told = ""
+        for part in self.process.stdout:
+            if part.startswith("exit code "):
+                assert part == f"exit code {code}\n", told
+                return told
+            told += part
+        raise AssertionError(told)
+
+
+@pytest.fixture
+def headwater(tmp_path: Path) -> Iterator[Prompt]:
+    project = tmp_path / "recovering"
+    (project / "in").mkdir(parents=True)
+    (project / "app.py").write_text(RECOVERING)
+    prompt = Prompt(project)
+    with prompt.process:
+        yield prompt
+        assert prompt.process.stdin is not None
+        prompt.process.stdin.close()
+
+
+def give(project: Path, *moments: str) -> None:
+    lines = [json.dumps({"at": f"2026-01-01T{moment}:00Z", "n": 1}) for moment in moments]
+    # Not the moment: Hadoop takes no colon in a name.
+    number = len(list((project / "in").iterdir()))
+    (project / "in" / f"{number}.json").write_text("\n".join(lines) + "\n")
+
+
+def totals(project: Path) -> dict[int, int]:
+    return {hour: total for hour, _, total in rows(project, "hours")}
+
+
+def query_id(project: Path) -> str:
+    metadata = project / ".headwater/recovering/checkpoints/hours/metadata"
+    return str(json.loads(metadata.read_text())["id"])
+
+
+def test_a_pipeline_goes_back_and_is_corrected_by_commands(
+    tmp_path: Path, headwater: Prompt
+) -> None:
+    project = tmp_path / "recovering"
+    give(project, "10:00", "11:00", "11:30", "12:00")
+    headwater("run --available-now")
+    assert "hours: batch 1, delta table" in headwater("savepoint create first")
+    give(project, "14:00")
+    headwater("run --available-now")
+    before, old = query_id(project), {10: 1, 11: 2, 12: 1, 14: 1}
+    assert totals(project) == old
+
+    assert "first  " in headwater("savepoint list")
+    assert "hours: resumes after batch 1" in headwater("savepoint restore first")
+    assert totals(project) == {10: 1, 11: 2, 12: 1}
+    assert query_id(project) != before
+    headwater("run --available-now")
+    assert totals(project) == old
+
+    (project / "app.py").write_text(RECOVERING.replace("* 1", "* 10"))
+    told = headwater("backfill hours --from 2026-01-01T11:00 --to 2026-01-01T12:00")
+    assert "hours: 1 rows with start in the range" in told
+    assert totals(project) == old | {11: 20}
+    assert "hours: made anew up to batch" in headwater("rebuild app.py hours")
+    assert totals(project) == {10: 10, 11: 20, 12: 10, 14: 10}
+
+    assert "bytes on disk in 2 partitions" in headwater("state app.py hours")
+    assert "hours: 3 partitions of state from batch" in headwater("state hours --partitions 3")
+    give(project, "14:30")
+    headwater("run --available-now --shuffle-partitions 3")
+    assert totals(project)[14] == 20
+    told = headwater("state app.py hours")
+    assert "bytes on disk in 3 partitions" in told
+    assert '"sum":20' in told
+    assert "UNKNOWN_TABLE" in headwater("state app.py days", code=2)

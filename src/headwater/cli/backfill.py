@@ -14,7 +14,7 @@ SUMMARY = "compute a range of event time again and replace it"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("table", metavar="TABLE", help="a table in Delta")
+    options.add_table(parser, "a table in Delta")
     parser.add_argument(
         "--from", dest="start", required=True, type=_moment, metavar="TIME", help="from this moment"
     )
@@ -24,7 +24,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--column", metavar="COLUMN", help="the timestamp that counts (default: the only one)"
     )
-    parser.add_argument("--app", metavar="APP", help="the application (default as in run)")
     options.add_settings(parser)
 
 

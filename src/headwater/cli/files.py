@@ -12,8 +12,7 @@ SUMMARY = "list the files of a table that count"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("table", metavar="TABLE", help="a table that is written to files")
-    parser.add_argument("--app", metavar="APP", help="the application (default as in run)")
+    options.add_table(parser, "a table that is written to files")
     options.add_settings(parser)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -17,6 +17,33 @@ def add_app(parser: argparse.ArgumentParser) -> None:
         help="app.py, app.py:object, module:object or a folder of .sql files "
         "(default: app of headwater.toml, else app.py)",
     )
+
+
+def add_table(parser: argparse.ArgumentParser, about: str) -> None:
+    """A table, after the application where one is named: `app.py TABLE`."""
+    parser.add_argument(
+        "table",
+        nargs="+",
+        action=_AppAndTable,
+        metavar="[APP] TABLE",
+        help=f"the application (default as in run), and {about}",
+    )
+    parser.add_argument("--app", metavar="APP", help="the application, as an option")
+
+
+class _AppAndTable(argparse.Action):
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: Any,
+        option_string: str | None = None,
+    ) -> None:
+        *before, namespace.table = values
+        if len(before) > 1:
+            parser.error(f"one table is expected, found {', '.join(values[1:])}")
+        if before:
+            namespace.app = before[0]
 
 
 def add_settings(parser: argparse.ArgumentParser) -> None:

@@ -15,8 +15,7 @@ SUMMARY = "compute a table anew from its earliest input, and switch to it"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("table", metavar="TABLE", help="the table")
-    parser.add_argument("--app", metavar="APP", help="the application (default as in run)")
+    options.add_table(parser, "the table")
     parser.add_argument(
         "--accept-gaps",
         action="store_true",

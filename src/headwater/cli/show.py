@@ -16,8 +16,7 @@ SUMMARY = "print the newest rows of a table, running or stopped"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("table", metavar="TABLE", help="a table, or <source>__rejected")
-    parser.add_argument("--app", metavar="APP", help="the application (default as in run)")
+    options.add_table(parser, "a table, or <source>__rejected")
     parser.add_argument("--rows", type=int, default=20, metavar="N", help="default: %(default)s")
     parser.add_argument(
         "--watch",

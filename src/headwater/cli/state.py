@@ -18,8 +18,7 @@ SUMMARY = "show the state that a table keeps between batches"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("table", metavar="TABLE", help="a table with state")
-    parser.add_argument("--app", metavar="APP", help="the application (default as in run)")
+    options.add_table(parser, "a table with state")
     parser.add_argument("--rows", type=int, default=20, metavar="N", help="default: %(default)s")
     parser.add_argument("--operator", type=int, default=0, metavar="N", help="default: %(default)s")
     parser.add_argument(

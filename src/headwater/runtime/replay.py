@@ -48,21 +48,28 @@ class Replay:
 
     def _write_checkpoint(self, place: str, entry: OffsetEntry, indexes: list[int]) -> None:
         self._files.write(f"{place}/metadata", f'{{"id":"{uuid.uuid4()}"}}')
-        self._copy_offsets(place, entry.batch, indexes)
+        about, ends = self._offsets(entry.batch, indexes)
+        self._write_offsets(place, entry.batch, about, ends)
         if entry.batch > 0:
-            self._copy_offsets(place, entry.batch - 1, indexes)
+            # With the settings of the batch itself: Spark takes another number of partitions for a
+            # change of them that did not end, and runs nothing.
+            _, begins = self._offsets(entry.batch - 1, indexes)
+            self._write_offsets(place, entry.batch - 1, about, begins)
             commit = f'v1\n{{"nextBatchWatermarkMs":{entry.watermark_ms}}}'
             self._files.write(f"{place}/commits/{entry.batch - 1}", commit)
         for number, index in enumerate(indexes):
             self._files.copy(f"{self._log.checkpoint}/sources/{index}", f"{place}/sources/{number}")
 
-    def _copy_offsets(self, place: str, batch: int, indexes: list[int]) -> None:
+    def _offsets(self, batch: int, indexes: list[int]) -> tuple[list[str], list[str]]:
+        """The version and the settings of a batch, and how far it read the sources of a part."""
         path = f"{self._log.checkpoint}/offsets/{batch}"
         if not self._files.exists(path):
             raise LookupError(f"{self._log.checkpoint} no longer has the offsets of batch {batch}")
         version, metadata, *offsets = self._files.read(path).splitlines()
-        kept = [offsets[index] for index in indexes]
-        self._files.write(f"{place}/offsets/{batch}", "\n".join([version, metadata, *kept]))
+        return [version, metadata], [offsets[index] for index in indexes]
+
+    def _write_offsets(self, place: str, batch: int, about: list[str], offsets: list[str]) -> None:
+        self._files.write(f"{place}/offsets/{batch}", "\n".join([*about, *offsets]))
 
 
 def _run_again(part: DataFrame, place: str) -> DataFrame:

@@ -38,3 +38,15 @@ def test_fresh_takes_one_table_or_all() -> None:
 
 def test_tables_are_separated_by_commas() -> None:
     assert _parsed(["run", "--tables", "a, b"]).tables == ["a", "b"]
+
+
+@pytest.mark.parametrize("command", ["show", "state", "files", "rebuild"])
+def test_an_application_is_named_before_its_table_or_as_an_option(command: str) -> None:
+    found = [
+        _parsed([command, *words])
+        for words in (["hot"], ["app.py", "hot"], ["hot", "--app", "app.py"])
+    ]
+    assert [args.table for args in found] == ["hot"] * 3
+    assert [args.app for args in found] == [None, "app.py", "app.py"]
+    with pytest.raises(SystemExit):
+        _parsed([command, "app.py", "hot", "cold"])
