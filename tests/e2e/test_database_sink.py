@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from headwater import Pipeline
-from headwater.connectors import kafka, mariadb, postgres
+from headwater.connectors import json, kafka, mariadb, postgres, waits
 from headwater.connectors.dialects import MariaDialect
 from headwater.connectors.interface import ReadRequest, WriteRequest
 from headwater.connectors.jdbc import Jdbc, _Writer
@@ -28,9 +28,12 @@ from headwater.errors import (
     RowsRefused,
     SinkDoesNotFit,
 )
+from headwater.events import Event, QueryRestarting
 from headwater.ledger.databases import Database, DatabaseLedger, Session, SqlFailed
 from headwater.local import services
 from headwater.local.processes import wait_until
+from headwater.runtime import supervision
+from headwater.runtime.query import QueryState
 from headwater.settings import Connection, Settings
 from headwater.testing import Harness, add, check, crash, process, restart
 
@@ -582,6 +585,56 @@ def test_a_server_that_restarts_in_the_middle_of_a_merge_loses_nothing(
     write(rows(spark, (2,), (3,), schema="n int"), target, connection, 1)
     assert len(merges) == 2
     assert sorted(ask(f"SELECT n FROM {target}")) == [(1,), (2,), (3,)]
+
+
+def give(folder: Path, number: int) -> None:
+    (folder / "in").mkdir(exist_ok=True)
+    (folder / f".{number}").write_text(f'{{"n": {number}}}\n')
+    (folder / f".{number}").rename(folder / "in" / f"{number}.json")
+
+
+def test_a_server_that_is_away_for_longer_than_a_sink_waits_loses_nothing(
+    spark: SparkSession,
+    connection: Connection,
+    system: str,
+    server: Path,
+    target: str,
+    ask: Ask,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(waits, "_WAITS_S", (0.1,))
+    monkeypatch.setattr(supervision, "FIRST_WAIT_S", 0.2)
+    connections = {system: dict(connection.options)}
+    app = Pipeline("db", settings=Settings(tmp_path, connections=connections, restarts=1))
+    app.source("numbers", json("in"), schema="n int")
+    app.table(name="found", into=SINKS[system](target))(lambda numbers: numbers)
+    give(tmp_path, 1)
+    events: list[Event] = []
+
+    def attempts() -> list[str]:
+        return [event.attempt for event in events if isinstance(event, QueryRestarting)]
+
+    run = app.start(report=events.append)
+    try:
+        wait_for(lambda: ask(f"SELECT n FROM {target}") == [(1,)])
+        services.down(server, system)
+        give(tmp_path, 2)
+        # More often than the budget of restarts: what is out of reach is waited for.
+        wait_for(lambda: len(attempts()) >= 2)
+        wait_for(lambda: run["found"].state is QueryState.RESTARTING)
+        services.up(server, system)
+        give(tmp_path, 3)
+        wait_for(lambda: len(ask(f"SELECT n FROM {target}")) >= 3)
+    finally:
+        services.up(server, system)
+        run.stop()
+    assert attempts()[1] == "restart 2 until it is there (DATABASE_UNREACHABLE)"
+    assert sorted(ask(f"SELECT n FROM {target}")) == [(1,), (2,), (3,)]
+
+
+def wait_for(condition: Callable[[], bool]) -> None:
+    assert wait_until(condition, timeout_s=300)
 
 
 MODES = {

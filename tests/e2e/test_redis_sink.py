@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 from redis import Redis
 
 from headwater import Pipeline
-from headwater.connectors import kafka, redis, waits
+from headwater.connectors import json, kafka, redis, waits
 from headwater.connectors.interface import ReadRequest, WriteRequest
 from headwater.connectors.redis import _Writer
 from headwater.definitions import OutputMode
@@ -29,8 +29,11 @@ from headwater.errors import (
     KeyTaken,
     WriterFenced,
 )
+from headwater.events import Event, QueryRestarting
 from headwater.ledger.redis import LEDGER, RedisLedger
 from headwater.local import services
+from headwater.local.processes import wait_until
+from headwater.runtime import supervision
 from headwater.settings import Connection, Settings
 from headwater.testing import Harness, add, check, crash, process, restart
 
@@ -400,6 +403,48 @@ def test_a_server_that_was_killed_and_came_back_gets_the_batch(
         assert found == [("a", 2), ("b", 1)]
     finally:
         services.down(tmp_path, "redis")
+
+
+def give(folder: Path, device: str) -> None:
+    (folder / "in").mkdir(exist_ok=True)
+    (folder / f".{device}").write_text(f'{{"device": "{device}"}}\n')
+    (folder / f".{device}").rename(folder / "in" / f"{device}.json")
+
+
+def test_a_server_that_is_away_for_longer_than_a_sink_waits_loses_nothing(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(waits, "_WAITS_S", (0.1,))
+    monkeypatch.setattr(supervision, "FIRST_WAIT_S", 0.2)
+    place = services.up(tmp_path, "redis")
+    connection = Connection("redis", services.connection(tmp_path, "redis"), "services up")
+    settings = Settings(tmp_path, connections={"redis": dict(connection.options)}, restarts=1)
+    app = Pipeline("serving", settings=settings)
+    app.source("devices", json("in"), schema="device string")
+    app.table(name="seen", into=redis("t"), key="device", mode="update", unbounded_state=True)(
+        lambda devices: devices.groupBy("device").count()
+    )
+    give(tmp_path, "a")
+    events: list[Event] = []
+
+    def attempts() -> list[str]:
+        return [event.attempt for event in events if isinstance(event, QueryRestarting)]
+
+    run = app.start(report=events.append)
+    try:
+        assert wait_until(lambda: run["seen"].last_batch == 0, timeout_s=300)
+        os.kill(place.pid, signal.SIGKILL)
+        give(tmp_path, "b")
+        # More often than the budget of restarts: what is out of reach is waited for.
+        assert wait_until(lambda: len(attempts()) >= 2, timeout_s=300)
+        services.up(tmp_path, "redis")
+        assert wait_until(lambda: run["seen"].last_batch == 1, timeout_s=300)
+        found = sorted(tuple(row) for row in read(spark, connection).collect())
+    finally:
+        run.stop()
+        services.down(tmp_path, "redis")
+    assert attempts()[1] == "restart 2 until it is there (DATABASE_UNREACHABLE)"
+    assert found == [("a", 1), ("b", 1)]
 
 
 MODES = {
