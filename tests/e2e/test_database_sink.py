@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
 import struct
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
@@ -16,16 +18,18 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from headwater import Pipeline
-from headwater.connectors import json, kafka, mariadb, postgres, waits
-from headwater.connectors.dialects import MariaDialect
+from headwater.connectors import jdbc, json, kafka, mariadb, postgres, waits
+from headwater.connectors.dialects import Dialect, MariaDialect
 from headwater.connectors.interface import ReadRequest, WriteRequest
 from headwater.connectors.jdbc import Jdbc, _Writer
 from headwater.definitions import OutputMode
 from headwater.errors import (
     DatabaseRefused,
     DatabaseUnreachable,
+    InvalidConnector,
     KeyNotUnique,
     RowsRefused,
+    SavepointNotRestorable,
     SinkDoesNotFit,
 )
 from headwater.events import Event, QueryRestarting
@@ -34,15 +38,21 @@ from headwater.local import services
 from headwater.local.processes import wait_until
 from headwater.runtime import supervision
 from headwater.runtime.query import QueryState
+from headwater.runtime.savepoints import Savepoints
+from headwater.runtime.storage import Storage
 from headwater.settings import Connection, Settings
 from headwater.testing import Harness, add, check, crash, process, restart
 
 Ask = Callable[..., list[tuple[Any, ...]]]
 STAGED = "table_name LIKE 'headwater_t%'"
-SINKS: dict[str, Callable[[str], Jdbc]] = {"postgres": postgres, "mariadb": mariadb}
+SINKS: dict[str, Callable[[str], Jdbc]] = {
+    "postgres": postgres,
+    "mariadb": mariadb,
+    "other": lambda table: jdbc(table, connection="other", driver="org.postgresql.Driver"),
+}
 
 
-@pytest.fixture(params=SINKS)
+@pytest.fixture(params=("postgres", "mariadb"))
 def system(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
@@ -181,6 +191,30 @@ def test_complete_replaces_everything_at_once(
     empty = spark.createDataFrame([], "n int")
     write(empty, target, connection, 2, mode=OutputMode.COMPLETE)
     assert ask(f"SELECT n FROM {target}") == []
+
+
+@pytest.mark.parametrize("system", ["postgres"], indirect=True)
+def test_a_database_of_which_only_the_standard_is_known_gets_a_batch_once(
+    spark: SparkSession,
+    connection: Connection,
+    target: str,
+    ask: Ask,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(sys.modules[Jdbc.__module__], "dialect_of", lambda url: Dialect())
+    other = Connection("other", connection.options, "services up")
+    schema, moment = "n int, word string, at timestamp", datetime(2026, 1, 1)
+    for batch, number in [(0, 1), (1, 2), (1, 3), (0, 1), (2, 3)]:
+        frame = rows(spark, (number, f"'{number}'", moment), schema=schema)
+        write(frame, target, other, batch)
+    kept = [(number, f"'{number}'", moment) for number in (1, 2, 3)]
+    assert sorted(ask(f"SELECT * FROM {target}")) == kept
+    for batch, number in [(0, 4), (1, 5), (1, 6), (0, 4)]:
+        frame = rows(spark, (number, "all", moment), schema=schema)
+        write(frame, target, other, batch, query="r", mode=OutputMode.COMPLETE)
+    assert ask(f"SELECT * FROM {target}") == [(5, "all", moment)]
+    with pytest.raises(InvalidConnector, match="is not known for this database"):
+        write(frame, f"{target}_u", other, 0, mode=OutputMode.UPDATE, key=("n",))
 
 
 TYPES = {
@@ -631,6 +665,31 @@ def test_a_server_that_is_away_for_longer_than_a_sink_waits_loses_nothing(
         run.stop()
     assert attempts()[1] == "restart 2 until it is there (DATABASE_UNREACHABLE)"
     assert sorted(ask(f"SELECT n FROM {target}")) == [(1,), (2,), (3,)]
+
+
+def test_a_savepoint_is_refused_where_the_database_has_gone_on(
+    spark: SparkSession, connection: Connection, system: str, target: str, ask: Ask, tmp_path: Path
+) -> None:
+    settings = Settings(tmp_path, connections={system: dict(connection.options)})
+    app = Pipeline("db", settings=settings)
+    app.source("numbers", json("in"), schema="n int")
+    app.table(name="found", into=SINKS[system](target))(lambda numbers: numbers)
+    give(tmp_path, 1)
+    app.refresh()
+    storage, plan = Storage(settings.storage_root, "db"), app.plan()
+    savepoints = Savepoints(spark, settings, storage, plan.graph)
+    savepoints.create("first", plan.queries)
+    give(tmp_path, 2)
+    app.refresh()
+    into = f"{system} table {target}"
+    with pytest.raises(SavepointNotRestorable, match=f"has written batches 1 to 1 into {into}"):
+        savepoints.restore("first", plan.queries)
+    # On another machine, with an older copy of the storage, only the database knows.
+    shutil.rmtree(storage.checkpoint("found"))
+    told = f"{into} of found was at batch 0 and is at batch 1"
+    with pytest.raises(SavepointNotRestorable, match=told):
+        savepoints.restore("first", plan.queries)
+    assert sorted(ask(f"SELECT n FROM {target}")) == [(1,), (2,)]
 
 
 def wait_for(condition: Callable[[], bool]) -> None:
