@@ -13,9 +13,14 @@ from pyspark.sql import functions as F
 from headwater import Pipeline
 from headwater.connectors import console, json
 from headwater.errors import BackfillImpossible, BatchUnfinished
+from headwater.local.processes import wait_until
+from headwater.observe.rows import delta_rows
+from headwater.runtime import backfilling
 from headwater.runtime.backfilling import Backfilled, backfill
+from headwater.runtime.query import QueryState
 from headwater.settings import Settings
 
+WAIT_S = 300.0
 RATE = {"factor": 1}
 """What the function knew at first, and knows better later."""
 
@@ -27,7 +32,8 @@ def at(hour: int, minute: int = 0) -> dt.datetime:
 def give(folder: Path, name: str, *moments: dt.datetime) -> None:
     (folder / "in").mkdir(exist_ok=True)
     lines = "".join(f'{{"at": "{moment.isoformat()}", "n": 1}}\n' for moment in moments)
-    (folder / "in" / f"{name}.json").write_text(lines)
+    (folder / f".{name}").write_text(lines)
+    (folder / f".{name}").rename(folder / "in" / f"{name}.json")
 
 
 def application(folder: Path) -> Pipeline:
@@ -39,7 +45,7 @@ def application(folder: Path) -> Pipeline:
     @app.table(key="hour", mode="update")
     def hours(rows: DataFrame) -> DataFrame:
         return (
-            rows.withColumn("n", F.col("n") * RATE["factor"])
+            rows.withColumn("n", F.when(F.hour("at") == 11, RATE["factor"]).otherwise(1))
             .groupBy(F.window("at", "1 hour"))
             .agg(F.sum("n").alias("total"))
             .select(F.col("window.start").alias("hour"), "total")
@@ -62,28 +68,41 @@ def filled(
     return backfill(spark, plan.graph, app.settings, query, *range, alone=alone)
 
 
-def totals(spark: SparkSession, folder: Path) -> dict[int, int]:
-    frame = spark.read.format("delta").load(str(folder / ".headwater/app/tables/hours"))
-    return {row.hour.hour: row.total for row in frame.collect()}
+def totals(folder: Path) -> dict[int, int]:
+    found = delta_rows(str(folder / ".headwater/app/tables/hours"), 100)
+    return {} if found is None else {row[0].hour: row[1] for row in found.rows}
 
 
 def test_only_the_range_is_replaced_and_the_stream_goes_on(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     app: Any = application(tmp_path)
-    give(tmp_path, "a", at(10), at(11), at(11, 30), at(12))
-    app.refresh(tables=["hours"])
-    give(tmp_path, "b", at(14))
-    app.refresh(tables=["hours"])
-    assert totals(spark, tmp_path) == {10: 1, 11: 2, 12: 1, 14: 1}
-    monkeypatch.setitem(RATE, "factor", 10)
-    done = filled(spark, app, "hours", at(11), at(12))
+    for name, moments in {"a": (at(10), at(11), at(11, 30), at(12)), "b": (at(14),)}.items():
+        give(tmp_path, name, *moments)
+        app.refresh(tables=["hours"])
+    before = {10: 1, 11: 2, 12: 1, 14: 1}
+    assert totals(tmp_path) == before
+
+    def come(hour: int) -> None:
+        give(tmp_path, str(hour), at(hour))
+        assert wait_until(lambda: hour in totals(tmp_path), timeout_s=WAIT_S)
+
+    def meanwhile(*what: Any) -> None:
+        come(15)
+        replaced(*what)
+
+    replaced = backfilling._replaced
+    monkeypatch.setattr(backfilling, "_replaced", meanwhile)
+    run = app.start(tables=["hours"])
+    try:
+        monkeypatch.setitem(RATE, "factor", 10)
+        done = filled(spark, app, "hours", at(11), at(12))
+        come(16)
+        assert run["hours"].state is QueryState.RUNNING
+    finally:
+        run.stop()
     assert (done.column, done.rows) == ("hour", 1)
-    assert totals(spark, tmp_path) == {10: 1, 11: 20, 12: 1, 14: 1}
-    give(tmp_path, "c", at(15))
-    app.refresh(tables=["hours"])
-    assert totals(spark, tmp_path)[11] == 20
-    assert totals(spark, tmp_path)[15] == 10
+    assert totals(tmp_path) == before | {11: 20, 15: 1, 16: 1}
 
 
 def test_what_the_stream_still_writes_is_refused(spark: SparkSession, tmp_path: Path) -> None:
