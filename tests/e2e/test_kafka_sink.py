@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import uuid
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from headwater.connectors import kafka
 from headwater.connectors.interface import ReadRequest, WriteRequest
 from headwater.connectors.kafka import create_topic
 from headwater.definitions import OutputMode
+from headwater.local.processes import wait_until
 from headwater.settings import Connection, Settings
 from headwater.testing import Harness, add, crash, process, restart
 
@@ -86,6 +88,39 @@ def test_what_a_failed_attempt_wrote_is_not_written_again(
     sink.write_increment(frame, request, query="q", batch=2)
     assert sum(in_topic(spark, kafka_connection, topic).values()) == 16
     assert sink.position(spark, request, "q") != before_it
+
+
+def test_a_broker_that_restarts_in_the_middle_of_a_write_has_every_record_once(
+    spark: SparkSession,
+    kafka_connection: Connection,
+    kafka_folder: Path,
+    restarted: Callable[[Path, str], None],
+    topic: str,
+    tmp_path: Path,
+) -> None:
+    begun, back = tmp_path / "begun", tmp_path / "back"
+
+    def held_up(batches: Iterator[Any]) -> Iterator[Any]:
+        for batch in batches:
+            yield batch.slice(0, 1000)
+            begun.touch()
+            assert wait_until(back.exists, timeout_s=300)
+            yield batch.slice(1000)
+
+    def restart_broker() -> None:
+        assert wait_until(begun.exists, timeout_s=300)
+        restarted(kafka_folder, "kafka")
+        back.touch()
+
+    frame = spark.range(0, 4000, 1, 2).mapInArrow(held_up, "id bigint")
+    records = frame.select(F.col("id").cast("string").alias("value"))
+    request, restarting = request_for(kafka_connection, Memo()), Thread(target=restart_broker)
+    restarting.start()
+    for _ in range(2):
+        kafka(topic).write_increment(records, request, query="q", batch=0)
+    restarting.join()
+    expected = Counter(str(number) for number in range(4000))
+    assert in_topic(spark, kafka_connection, topic) == expected
 
 
 def test_without_the_note_they_would_be_written_twice(
