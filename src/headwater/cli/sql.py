@@ -57,7 +57,7 @@ def run(args: argparse.Namespace) -> int:
     from headwater.cli.app import load_app
     from headwater.cli.printing import step_printer
     from headwater.errors import OptionsConflict
-    from headwater.observe.live_sql import parsed
+    from headwater.sql.questions import parsed
 
     if len(args.words) > 2:
         raise OptionsConflict(args.words[2], "after the question", 'headwater sql "SELECT …"')

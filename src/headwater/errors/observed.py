@@ -75,8 +75,8 @@ class TooManyRows(QueryError):
 
     def __init__(self, name: str, most: int) -> None:
         super().__init__(
-            f"{name!r} has more than {most:,} rows, and has to be copied to be asked",
-            remedy="ask a managed table: it is read where it lies",
+            f"{name!r} gives this question more than {most:,} rows, which would have to be copied",
+            remedy=f"filter or count in a SELECT of its own: … JOIN (SELECT … FROM {name} WHERE …)",
             data="nothing was written; the pipeline was not touched",
         )
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from headwater.connectors.manifest import committed_files
 from headwater.definitions import Definitions, Trigger, View
@@ -16,11 +16,12 @@ from headwater.errors import (
     PipelineUnreachable,
     RowsNotKept,
     RowsUnreadable,
+    SqlFailed,
     SqlTimeout,
-    TooManyRows,
     UnknownTable,
 )
 from headwater.events import Report, silent
+from headwater.observe.live_sql import DEFAULT_TIMEOUT_S, SparkRows
 from headwater.observe.rows import read_file
 from headwater.observe.tables import running, table_names
 from headwater.runtime import control
@@ -30,11 +31,8 @@ from headwater.runtime.ownership import RunRecord
 from headwater.runtime.storage import Storage
 from headwater.settings import Settings
 
-MOST_ROWS = 100_000
-"""What is not on this machine's disk is copied, so many rows at most."""
-
-
-DEFAULT_TIMEOUT_S = 30.0
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
 
 
 def table_data(
@@ -45,11 +43,12 @@ def table_data(
     timeout_s: float = DEFAULT_TIMEOUT_S,
     report: Report = silent,
 ) -> Any:
-    """A table as an Arrow table or data set; a view as its sources give it now.
+    """A table as an Arrow table or data set; SparkRows where it takes Spark, and for a view, which
+    is what its sources give when it is asked.
 
-    What takes Spark is read by the running pipeline, else by a session of this process. Raises
-    UnknownTable, NotStored, NothingWritten, NotRunning, RowsNotKept, RowsUnreadable, SqlTimeout and
-    TooManyRows.
+    Spark is that of the running pipeline, else a session of this process. Raises UnknownTable,
+    NotStored, NothingWritten, NotRunning and RowsNotKept; when it is asked, SparkRows raises
+    RowsUnreadable, SqlFailed and SqlTimeout.
     """
     known = definitions.by_name.get(name)
     table = definitions.tables.get(name)
@@ -80,41 +79,37 @@ def table_data(
 
     spark = open_session(settings, sink.jars, report=report)
     request = read_request(table, sink, settings, storage, Trigger.default())
-    found = copied(
-        spark,
-        lambda: sink.read_batch(spark, request),
-        name,
-        settings,
-        rows=MOST_ROWS + 1,
-        timeout_s=timeout_s,
+    return _of_session(
+        spark, lambda: sink.read_batch(spark, request), name, settings, timeout_s=timeout_s
     )
-    return _whole(found, name)
 
 
 def _computed(
     definitions: Definitions, settings: Settings, view: str, timeout_s: float, report: Report
-) -> Any:
+) -> SparkRows:
     from headwater.planning import make_plan
     from headwater.runtime.batch import frames_for
 
     plan = make_plan(definitions, settings, for_batch=True, report=report)
     sinks = {query.name: query.sink for query in plan.queries}
     frames = frames_for(plan.spark, plan.graph, settings, sinks)
-    found = copied(
-        plan.spark,
-        lambda: frames.view(view),
-        view,
-        settings,
-        rows=MOST_ROWS + 1,
-        timeout_s=timeout_s,
-    )
-    return _whole(found, view)
+    return _of_session(plan.spark, lambda: frames.view(view), view, settings, timeout_s=timeout_s)
 
 
-def _whole(rows: Any, name: str) -> Any:
-    if rows.num_rows > MOST_ROWS:
-        raise TooManyRows(name, MOST_ROWS)
-    return rows
+def _of_session(
+    spark: SparkSession,
+    read: Callable[[], DataFrame],
+    name: str,
+    settings: Settings,
+    *,
+    timeout_s: float,
+) -> SparkRows:
+    def ask(question: str, rows: int) -> Any:
+        return copied(
+            spark, read, name, settings, question=question, rows=rows, timeout_s=timeout_s
+        )
+
+    return SparkRows(name, ask)
 
 
 def data_at(place: Mapping[str, Any], name: str) -> Any:
@@ -152,20 +147,31 @@ def data_of_process(
     timeout_s: float = DEFAULT_TIMEOUT_S,
     rows: int | None = None,
 ) -> Any:
-    """What a running pipeline reads of a table or view: all of it, or so many rows."""
-    import pyarrow
-
+    """What a running pipeline reads of a table or view: SparkRows, or so many rows at once."""
     if record is None:
         raise NotRunning(f"table {name!r} lives in the memory of a running pipeline")
-    most = MOST_ROWS + 1 if rows is None else rows
-    answer = control.ask(record, "arrow", table=name, rows=most, timeout_s=timeout_s)
+    if rows is not None:
+        return _read_by(record, "arrow", name, timeout_s, rows=rows)
+
+    def ask(question: str, rows: int) -> Any:
+        return _read_by(record, "select", name, timeout_s, rows=rows, question=question)
+
+    return SparkRows(name, ask)
+
+
+def _read_by(record: RunRecord, command: str, name: str, timeout_s: float, **arguments: Any) -> Any:
+    import pyarrow
+
+    answer = control.ask(record, command, table=name, timeout_s=timeout_s, **arguments)
+    said = " ".join(str(answer.get("found") or answer.get("error")).split())
     match answer.get("code"):
         case None:
-            found = pyarrow.ipc.open_stream(base64.b64decode(answer["arrow"])).read_all()
-            return _whole(found, name)
+            return pyarrow.ipc.open_stream(base64.b64decode(answer["arrow"])).read_all()
         case SqlTimeout.code:
             raise SqlTimeout(timeout_s)
+        case SqlFailed.code:
+            raise SqlFailed(said)
         case "BAD_REQUEST":
-            raise PipelineUnreachable(record.pipeline, record.pid, str(answer["error"]))
+            raise PipelineUnreachable(record.pipeline, record.pid, said)
         case _:
-            raise RowsUnreadable(name, " ".join(str(answer["error"]).split()))
+            raise RowsUnreadable(name, said)

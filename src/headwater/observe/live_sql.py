@@ -1,31 +1,35 @@
 """Questions in SQL over stored tables, answered by DuckDB in this process.
 
 Spark's dialect is read and translated; the engine can reach nothing but the tables of the question:
-no file, no network, no extension. Rows, time and memory are limited.
+no file, no network, no extension. Rows, time and memory are limited. Of rows that only Spark can
+read, Spark answers each plain SELECT of the question, and DuckDB goes on with the answers.
 """
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from headwater.errors import (
     HeadwaterError,
     SqlFailed,
-    SqlRefused,
     SqlTimeout,
     SqlTooLarge,
+    TooManyRows,
     nearest,
 )
+from headwater.sql.questions import is_input, is_plain, parsed, tables_of
 
 if TYPE_CHECKING:
     from sqlglot import exp
 
 DEFAULT_ROWS = 1000
 DEFAULT_TIMEOUT_S = 30.0
+MOST_ROWS = 100_000
+"""What Spark answers to a part of a question is copied, so many rows at most."""
 _MEMORY = "1GB"
 _THREADS = 2
 _WALLS = (
@@ -41,7 +45,22 @@ _WALLS = (
 )
 
 OpenTable = Callable[[str], Any]
-"""An Arrow table or data set by name."""
+"""An Arrow table or data set by name, or SparkRows."""
+
+
+@dataclass(frozen=True, slots=True)
+class SparkRows:
+    """Rows that only Spark can read; `ask` has it answer a plain question, with so many rows."""
+
+    name: str
+    ask: Callable[[str, int], Any]
+
+    def copied(self, question: exp.Query) -> Any:
+        """Raises TooManyRows: part of them would give a wrong answer."""
+        found = self.ask(question.sql(dialect="spark"), MOST_ROWS + 1)
+        if found.num_rows > MOST_ROWS:
+            raise TooManyRows(self.name, MOST_ROWS)
+        return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,42 +90,47 @@ def answer(
     known = list(tables)
     question = parsed(text)
     data = {name: open_table(name) for name in _tables_read(question, known)}
-    translated = question.sql(dialect="duckdb", unsupported_level=_ignore())
-    found = _asked(translated, data, known, rows=rows, timeout_s=timeout_s)
-    kept = found.slice(0, rows).to_pylist()
+    held = [found for found in data.values() if isinstance(found, SparkRows)]
+    if len(data) == len(held) == 1 and is_plain(question, held[0].name):
+        found = held[0].ask(question.sql(dialect="spark"), rows + 1)
+    else:
+        question, data = _copied_parts(question, data, held)
+        translated = question.sql(dialect="duckdb", unsupported_level=_ignore())
+        found = _asked(translated, data, known, rows=rows, timeout_s=timeout_s)
+    kept = found.slice(0, rows)
     return Answer(
-        tuple(found.column_names),
-        tuple(tuple(row.values()) for row in kept),
+        tuple(_distinct(found.column_names)),
+        tuple(zip(*(column.to_pylist() for column in kept.columns), strict=True)),
         found.num_rows > rows,
         time.monotonic() - began,
     )
 
 
-def parsed(text: str) -> exp.Query:
-    """The one question that the text holds."""
-    import sqlglot
+def _copied_parts(
+    question: exp.Query, data: dict[str, Any], held: list[SparkRows]
+) -> tuple[exp.Query, dict[str, Any]]:
+    """The question over copies of what Spark answers to its parts."""
     from sqlglot import exp
-    from sqlglot.errors import ParseError, TokenError
 
-    try:
-        statements = [found for found in sqlglot.parse(text, read="spark") if found is not None]
-    except (ParseError, TokenError) as problem:
-        raise SqlFailed(_first_error(problem)) from None
-    if len(statements) != 1:
-        raise SqlRefused(f"{len(statements)} statements")
-    [statement] = statements
-    if not isinstance(statement, exp.Query) or statement.find(exp.Into, exp.DML, exp.DDL):
-        raise SqlRefused(f"{statement.key.upper()}: {text.strip()[:60]}")
-    return statement
+    question, found = question.copy(), dict(data)
+    for rows in held:
+        for part in list(question.find_all(exp.Select)):
+            if is_input(part) and is_plain(part, rows.name) and part.root() is question:
+                name = f"headwater_part_{len(found)}"
+                found[name] = rows.copied(part)
+                part.replace(exp.select("*").from_(name))
+        if any(table.name.lower() == rows.name.lower() for table in tables_of(question)):
+            found[rows.name] = rows.copied(exp.select("*").from_(exp.to_identifier(rows.name)))
+        else:
+            del found[rows.name]
+    return question, found
 
 
-def _first_error(problem: Exception) -> str:
-    """Where and what, without the escape codes with which sqlglot underlines."""
-    errors = getattr(problem, "errors", None)
-    if errors:
-        first = errors[0]
-        return f"line {first['line']}, column {first['col']}: {first['description']}"
-    return str(problem).splitlines()[0]
+def _distinct(names: list[str]) -> Iterator[str]:
+    """Names of columns as DuckDB tells them apart: `n`, `n_1`."""
+    for number, name in enumerate(names):
+        again = names[:number].count(name)
+        yield f"{name}_{again}" if again else name
 
 
 def _ignore() -> Any:
@@ -117,14 +141,9 @@ def _ignore() -> Any:
 
 def _tables_read(question: exp.Query, known: list[str]) -> dict[str, None]:
     """Names of tables, by the spelling of those who declared them."""
-    from sqlglot import exp
-
-    own = {cte.alias.lower() for cte in question.find_all(exp.CTE)}
     by_lower = {name.lower(): name for name in known}
     found: dict[str, None] = {}
-    for table in question.find_all(exp.Table):
-        if not table.name or table.name.lower() in own:
-            continue
+    for table in tables_of(question):
         if table.db:
             raise SqlFailed(f"{table.sql()}: tables have plain names here", tables=known)
         found[by_lower.get(table.name.lower(), table.name)] = None

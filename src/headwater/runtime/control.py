@@ -64,7 +64,7 @@ class ControlServer:
                 request = json.loads(connection.recv_bytes(maxlength=65536))
                 answer = self._handler(request)
             except HeadwaterError as problem:
-                answer = {"error": str(problem), "code": problem.code}
+                answer = {"error": str(problem), "code": problem.code, "found": problem.found}
             except (ValueError, OSError, EOFError) as problem:
                 answer = {"error": str(problem), "code": "BAD_REQUEST"}
             connection.send_bytes(json.dumps(answer, default=str).encode())

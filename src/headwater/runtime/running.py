@@ -207,9 +207,10 @@ class RunningPipeline(RunningQueries):
             return {"stopping": list(self._queries)}
         if command == "rows" and table:
             return self._rows(str(table), int(request.get("rows", 20)))
-        if command == "arrow" and table:
+        if command in ("arrow", "select") and table:
             rows, timeout_s = int(request["rows"]), float(request["timeout_s"])
-            return {"arrow": self._arrow(str(table), rows, timeout_s)}
+            question = str(request["question"]) if command == "select" else None
+            return {"arrow": self._arrow(str(table), question, rows, timeout_s)}
         raise ValueError(f"unknown command {command!r}")
 
     def _asked(self, name: str) -> DataFrame:
@@ -225,8 +226,8 @@ class RunningPipeline(RunningQueries):
         found = frame.limit(rows).collect()
         return {"columns": frame.columns, "rows": [list(row) for row in found]}
 
-    def _arrow(self, name: str, rows: int, timeout_s: float) -> str:
-        """The rows of a table or view as an Arrow stream, so that types survive."""
+    def _arrow(self, name: str, question: str | None, rows: int, timeout_s: float) -> str:
+        """Rows of a table or view, or an answer over them, as an Arrow stream: types survive."""
         import pyarrow
 
         found = copied(
@@ -234,6 +235,7 @@ class RunningPipeline(RunningQueries):
             lambda: self._asked(name),
             name,
             self.settings,
+            question=question,
             rows=rows,
             timeout_s=timeout_s,
         )

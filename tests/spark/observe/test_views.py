@@ -8,7 +8,8 @@ from pyspark.sql import DataFrame, SparkSession
 from headwater import Pipeline
 from headwater.connectors import json
 from headwater.errors import TooManyRows
-from headwater.observe import datasets
+from headwater.observe import live_sql
+from headwater.observe.datasets import table_data
 from headwater.observe.live_sql import Answer, answer
 from headwater.settings import Settings
 
@@ -28,7 +29,7 @@ def asked(folder: Path, question: str) -> Answer:
         '{"device": "c", "celsius": 22.0}\n'
     )
     definitions, settings = app.definitions(), Settings(folder)
-    return answer(question, lambda name: datasets.table_data(definitions, settings, name), ["warm"])
+    return answer(question, lambda name: table_data(definitions, settings, name), ["warm"])
 
 
 def test_a_view_is_what_its_sources_give_now(spark: SparkSession, tmp_path: Path) -> None:
@@ -39,6 +40,7 @@ def test_a_view_is_what_its_sources_give_now(spark: SparkSession, tmp_path: Path
 def test_part_of_the_rows_gives_no_answer(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(datasets, "MOST_ROWS", 1)
+    monkeypatch.setattr(live_sql, "MOST_ROWS", 1)
+    assert asked(tmp_path, "SELECT count(*) FROM warm").rows == ((2,),)
     with pytest.raises(TooManyRows):
-        asked(tmp_path, "SELECT count(*) FROM warm")
+        asked(tmp_path, "SELECT count(*) FROM warm a CROSS JOIN warm b")

@@ -19,7 +19,7 @@ from headwater.errors import (
     UnknownTable,
 )
 from headwater.observe.datasets import table_data
-from headwater.observe.live_sql import Answer, answer
+from headwater.observe.live_sql import Answer, SparkRows, answer
 from headwater.settings import Settings
 
 READINGS = pa.table(
@@ -123,6 +123,56 @@ def test_a_question_that_takes_too_much_memory_is_ended() -> None:
     huge = "SELECT a.id, collect_list(a.id) OVER (PARTITION BY 1) FROM range(100000000) AS a(id)"
     with pytest.raises((SqlTooLarge, SqlTimeout)):
         ask(huge, timeout_s=20)
+
+
+# Rows that only Spark can read
+
+
+def parts(text: str) -> tuple[list[str], Answer]:
+    """The questions that Spark was asked, and the answer made of its answers."""
+    heard: list[str] = []
+
+    def spark(question: str, rows: int) -> pa.Table:
+        heard.append(question)
+        found = ask(question, rows=rows)
+        return pa.table(
+            [list(column) for column in zip(*found.rows, strict=True)], names=found.columns
+        )
+
+    data = {"readings": SparkRows("readings", spark), "disk": READINGS}
+    return heard, answer(text, data.__getitem__, list(data))
+
+
+@pytest.mark.parametrize(
+    ("text", "asked"),
+    [
+        ("SELECT max(celsius) FROM readings", ["SELECT MAX(celsius) FROM readings"]),
+        (
+            "WITH w AS (SELECT * FROM readings WHERE celsius > 20) SELECT max(celsius) FROM w",
+            ["WITH w AS (SELECT * FROM readings WHERE celsius > 20) SELECT MAX(celsius) FROM w"],
+        ),
+        (
+            "SELECT max(r.celsius) FROM (SELECT * FROM readings WHERE celsius > 20) r "
+            "JOIN disk USING (device)",
+            ["SELECT * FROM readings WHERE celsius > 20"],
+        ),
+        (
+            "WITH w AS (SELECT * FROM readings) SELECT max(w.celsius) FROM w CROSS JOIN disk AS d "
+            "WHERE w.device = d.device",
+            ["SELECT * FROM readings"],
+        ),
+        (
+            "SELECT max(celsius) FROM disk d WHERE celsius > "
+            "(SELECT min(celsius) FROM readings r WHERE r.device = d.device)",
+            ["SELECT * FROM readings"],
+        ),
+        ("SELECT list_max(collect_list(celsius)) FROM readings", ["SELECT * FROM readings"]),
+    ],
+)
+def test_spark_is_asked_the_plain_parts_of_a_question(text: str, asked: list[str]) -> None:
+    heard, found = parts(text)
+    assert heard == asked
+    assert found.rows == ((22.0,),)
 
 
 # Tables of a pipeline
