@@ -110,5 +110,5 @@ class Hearing:
         return self._rejected.get(table, 0)
 
     def save(self) -> None:
-        """Keeps what was measured for the next run."""
+        """Keeps what was measured, for the doctor and for the next run."""
         self._meter.save()

@@ -1,7 +1,8 @@
 """How far rows of a source are behind the newest of earlier batches, measured while they pass.
 
 A query draws a sketch of its rows' lags where the rows are, so that the memory does not depend on
-how many there were; what earlier runs drew is in the storage.
+how many there were. The storage has what earlier runs drew and, every few seconds, what this one
+did: a crash loses no more than that.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 _SKETCHES = "org.apache.datasketches"
 _SKETCH = f"{_SKETCHES}.kll.KllLongsSketch"
 KEPT_SHARE = 0.999
+SAVED_EVERY_S = 5.0
 DELAYS = (
     "1 second",
     "10 seconds",
@@ -65,19 +67,26 @@ class LatenessMeter:
         self._storage = storage
         self._files = Files(storage, spark)
         self._lags: dict[str, Lags] = {}
+        self._earlier: dict[str, bytes | None] = {}
+        self._saved_rows: dict[str, int] = {}
 
     def lags(self, source: str) -> Lags:
         return self._lags.setdefault(source, Lags(self._spark))
 
     def save(self) -> None:
-        for source, lags in self._lags.items():
+        """All of this run and what earlier runs drew: however often it is called, a row counts
+        once. Not from two threads at a time."""
+        for source, lags in list(self._lags.items()):
             sketch = self._heapified(lags.sketch())
-            if sketch.isEmpty():
+            rows = int(sketch.getN())
+            if rows == self._saved_rows.get(source, 0):
                 continue
-            self._add_earlier(source, sketch)
+            earlier = self._of_earlier_runs(source)
+            if earlier is not None:
+                sketch.merge(self._heapified(earlier))
             content = json.dumps(self._content(sketch))
             self._files.write(self._storage.lateness(source), content)
-        self._lags.clear()
+            self._saved_rows[source] = rows
 
     def _content(self, sketch: Any) -> dict[str, Any]:
         including = self._including()
@@ -91,11 +100,13 @@ class LatenessMeter:
             "sketch": base64.b64encode(bytes(sketch.toByteArray())).decode(),
         }
 
-    def _add_earlier(self, source: str, sketch: Any) -> None:
-        path = self._storage.lateness(source)
-        if self._files.exists(path):
-            content = json.loads(self._files.read(path))
-            sketch.merge(self._heapified(base64.b64decode(content["sketch"])))
+    def _of_earlier_runs(self, source: str) -> bytes | None:
+        """Read once: afterwards the file has what this run drew as well."""
+        if source not in self._earlier:
+            path = self._storage.lateness(source)
+            found = json.loads(self._files.read(path)) if self._files.exists(path) else None
+            self._earlier[source] = None if found is None else base64.b64decode(found["sketch"])
+        return self._earlier[source]
 
     def _heapified(self, sketch: bytes) -> Any:
         memory = java_class(self._spark, f"{_SKETCHES}.memory.Memory").wrap(sketch)

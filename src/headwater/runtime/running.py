@@ -17,6 +17,7 @@ from headwater.runtime.claims import Claim
 from headwater.runtime.control import ControlServer
 from headwater.runtime.copying import copied
 from headwater.runtime.history import HistoryWriter, history_folder
+from headwater.runtime.lateness import SAVED_EVERY_S
 from headwater.runtime.queries import Companion, RunningQueries
 from headwater.runtime.query import Query, change_values, told_shortly
 from headwater.runtime.specification import QuerySpec
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
 
 _THREAD_ENDS_S = 0.5
 """How long Spark's thread may take to end after its query did."""
+_SAVE_MEASURED = "save what was measured"
+"""Of a timer; no table can be called so."""
 
 
 class RunningPipeline(RunningQueries):
@@ -78,6 +81,7 @@ class RunningPipeline(RunningQueries):
         try:
             self._claim.keep(self._give_up)
             super().start()
+            self._timers.after(_SAVE_MEASURED, SAVED_EVERY_S, self._save_measured)
             ownership = self._claim.ownership
             self._control = ControlServer(ownership.record.token, self._answer)
             self._control.start()
@@ -117,6 +121,13 @@ class RunningPipeline(RunningQueries):
         self._timers.close()
         for query in list(self._queries.values()):
             query.abandon()
+
+    def _save_measured(self) -> None:
+        """Again and again: who gives advice on a run that never stops needs it."""
+        # Whatever the storage says now, it is tried again, and at the end of the run.
+        with contextlib.suppress(Exception):
+            self._hearing.save()
+        self._timers.after(_SAVE_MEASURED, SAVED_EVERY_S, self._save_measured)
 
     def _wake(self) -> None:
         """Called when Spark says that a query has ended; looks at it once its thread has."""
