@@ -254,9 +254,10 @@ def test_what_takes_spark_is_read_by_the_running_pipeline(
         writer.write_table(rows)
     arrow = base64.b64encode(sink.getvalue().to_pybytes()).decode()
     answers |= {"far": {"arrow": arrow}, "warm": {"arrow": arrow}}
-    for name in ("far", "warm"):
-        _, found = ask(console, "/api/p/0-app/sql", {"query": f"SELECT max(n) AS n FROM {name}"})
-        assert found["rows"] == [[2]]
+    # Two tables are copied, and joined here.
+    query = "SELECT max(far.n + warm.n) AS n FROM far JOIN warm USING (device)"
+    _, found = ask(console, "/api/p/0-app/sql", {"query": query})
+    assert found["rows"] == [[4]]
     _, shown = ask(console, "/api/p/0-app/rows?table=far")
     assert shown["rows"] == [["a", 1], ["b", 2]]
 
