@@ -20,8 +20,7 @@ from deltalake import DeltaTable
 from headwater.cli import main
 from headwater.connectors.kafka import create_topic
 from headwater.local import services
-from headwater.local.cluster import alive_workers, start_worker
-from headwater.local.processes import wait_until
+from headwater.local.cluster import start_worker
 from headwater.settings import Connection
 
 APP = """
@@ -56,7 +55,6 @@ SETTINGS = """
 "spark.network.timeoutInterval" = "15s"
 """
 FILES, ROWS = 60, 10
-WAIT_S = 600.0
 
 
 @pytest.fixture
@@ -137,7 +135,7 @@ def test_kills_in_a_cluster_change_nothing_and_leave_no_process(
     port = int(services.address(project / ".headwater", "spark").rsplit(":", 1)[1])  # type: ignore[union-attr]
     joined = start_worker(home, port, 7)
     try:
-        assert wait_until(lambda: alive_workers(home) >= 2, timeout_s=WAIT_S)
+        run.until_true(lambda: bool(executors(home / "work/7")))
         before = commits(project, "raw")
         assert before < FILES - 1
         # The driver dies in the middle of a batch.
