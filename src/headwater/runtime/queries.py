@@ -95,6 +95,9 @@ class RunningQueries:
         self._upstream = {spec.name: spec for spec in upstream}
         self._queries: dict[str, Query] = {}
         self._by_run: dict[str, str] = {}
+        self._run_again: dict[str, int | None] = {}
+        """The newest batch that was begun before a table was started: it runs again unless it was
+        committed."""
         self._launching = threading.Lock()
         """Held until a started query is known by its run: its first batch may be told before."""
         self._listener = ProgressListener(spark, self._on_progress)
@@ -419,6 +422,7 @@ class RunningQueries:
         built = self._built.pop(spec.name, None) or self._frames.stream(spec.name, spec.trigger)
         checkpoint = self._storage.checkpoint(spec.name)
         resumed_after = last_number(self._files, f"{checkpoint}/commits")
+        self._run_again[spec.name] = last_number(self._files, f"{checkpoint}/offsets")
         request = replace(
             write_request(spec, self.settings, self._storage),
             note=FileNote(self._files, f"{checkpoint}/headwater/sink"),
@@ -507,7 +511,9 @@ class RunningQueries:
         told = self._hearing.heard(table, progress)
         self._report(told.event)
         if self._sides is not None:
-            self._sides.decide(table, told.event.batch, told)
+            # A file sink leaves out a batch that it has, and then its query hears of no row of it.
+            is_again = told.event.batch == self._run_again.get(table)
+            self._sides.decide(table, told.event.batch, None if is_again else told)
 
 
 def _left(end: float) -> float:

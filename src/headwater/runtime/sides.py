@@ -148,8 +148,8 @@ class SideTables:
     def start(self) -> None:
         self._thread.start()
 
-    def decide(self, query: str, batch: int, told: Told) -> None:
-        """Hands over a committed batch."""
+    def decide(self, query: str, batch: int, told: Told | None) -> None:
+        """Hands over a committed batch, and what was told of it, unless it is to be read again."""
         if query in self._tables:
             self._batches.put(_Batch(query, batch, told))
 

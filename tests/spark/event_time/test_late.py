@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import datetime as dt
+import json as jsonlib
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from headwater import Pipeline
-from headwater.connectors import kafka, queue
+from headwater.connectors import json, kafka, parquet, queue
 from headwater.events import Event, LateCaptured, LateCount
 from headwater.jvm.telling import Ear
 from headwater.runtime.merging import Merged, merge_late
@@ -218,6 +220,41 @@ def sessions(signals: DataFrame) -> DataFrame:
         F.col("session_window.end").alias("end"),
         "count",
     )
+
+
+def test_a_batch_that_the_sink_has_already_tells_what_was_late_and_rejected(
+    tmp_path: Path, spark: SparkSession
+) -> None:
+    """Spark's file sink leaves it out when it comes again: then its query sees no row of it."""
+    app = Pipeline("app", settings=load(tmp_path))
+    app.source("signals", json("in"), schema=SCHEMA, event_time="at", watermark="10 minutes")
+    app.table(name="result", into=parquet("out"), mode="append")(lambda signals: counts(signals))
+
+    def arrive(number: int, *lines: str) -> None:
+        (tmp_path / "draft").write_text("".join(f"{line}\n" for line in lines))
+        (tmp_path / "in").mkdir(exist_ok=True)
+        (tmp_path / "draft").rename(tmp_path / "in" / f"{number}.json")
+        app.refresh()
+
+    def signal(minute: str) -> str:
+        return jsonlib.dumps({"device": "a", "at": f"2026-01-01T{minute}:00Z", "celsius": 1.0})
+
+    arrive(0, signal("12:00"))
+    arrive(1, signal("13:00"))
+    storage, before = tmp_path / ".headwater/app", tmp_path / "before"
+    shutil.copytree(storage, before)
+    arrive(2, signal("12:01"), "no json")
+    # The crash came before the commit, and before anything beside the sink was written.
+    checkpoint = Path("checkpoints/result")
+    newest = max(int(path.name) for path in (storage / checkpoint / "commits").glob("[0-9]*"))
+    (storage / checkpoint / "commits" / str(newest)).unlink()
+    for place in (Path("tables"), checkpoint / "headwater"):
+        shutil.rmtree(storage / place, ignore_errors=True)
+        if (before / place).exists():
+            shutil.copytree(before / place, storage / place)
+    app.refresh()
+    for table in ("result__late", "signals__rejected"):
+        assert spark.read.format("delta").load(str(storage / "tables" / table)).count() == 1, table
 
 
 def test_a_row_behind_the_watermark_makes_no_second_session() -> None:
