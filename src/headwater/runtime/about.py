@@ -22,12 +22,19 @@ FILE = "about.json"
 
 
 def write_about(
-    folder: Path, graph: Graph, specs: Sequence[QuerySpec], settings: Settings, app: str | None
+    folder: Path,
+    graph: Graph,
+    specs: Sequence[QuerySpec],
+    settings: Settings,
+    app: str | None,
+    *,
+    has_changelog: bool,
 ) -> None:
-    """Replaces the description as a whole."""
+    """Replaces the description as a whole; `has_changelog` is about the session's state stores."""
     folder.mkdir(parents=True, exist_ok=True)
     beside = folder / f"{FILE}.new"
-    beside.write_text(json.dumps(about(graph, specs, settings, app)))
+    known = about(graph, specs, settings, app) | {"has_changelog": has_changelog}
+    beside.write_text(json.dumps(known))
     beside.replace(folder / FILE)
 
 
@@ -84,6 +91,7 @@ def _node(
         node["min_partitions"] = _min_partitions(definition.connector)
     if isinstance(definition, Table):
         node["place"] = place_of(definition.name, definition.into, settings, storage)
+        node["unbounded_state"] = definition.unbounded_state
     if spec is not None:
         node |= {
             "detail": "managed Delta table" if spec.is_managed else spec.sink.describe(),

@@ -20,6 +20,7 @@ from headwater.runtime.history import HistoryWriter, history_folder
 from headwater.runtime.lateness import SAVED_EVERY_S
 from headwater.runtime.queries import Companion, RunningQueries
 from headwater.runtime.query import Query, change_values, told_shortly
+from headwater.runtime.session import CHANGELOG
 from headwater.runtime.specification import QuerySpec
 from headwater.runtime.supervision import UNREACHABLE, Failure, Supervisor, Timers
 from headwater.settings import Settings
@@ -75,7 +76,15 @@ class RunningPipeline(RunningQueries):
         specs = list(self._specs.values())
         # A disk that refuses this refuses the checkpoint as well, and that error says more.
         with contextlib.suppress(OSError):
-            write_about(self._folder, self._graph, specs, self.settings, self._app)
+            has_changelog = self._spark.conf.get(CHANGELOG, "false") == "true"
+            write_about(
+                self._folder,
+                self._graph,
+                specs,
+                self.settings,
+                self._app,
+                has_changelog=has_changelog,
+            )
         self._history.start()
         self._listener.on_end = self._wake
         try:

@@ -40,6 +40,8 @@ class SparkSetting:
 _STATE = "org.apache.spark.sql.execution.streaming.state."
 _CHECKPOINTING = "org.apache.spark.sql.execution.streaming.checkpointing."
 _SQL = "spark.sql."
+CHANGELOG = _SQL + "streaming.stateStore.rocksdb.changelogCheckpointing.enabled"
+"""Whether a batch uploads what changed in its state, or all of it."""
 
 
 def spark_settings(settings: Settings) -> list[SparkSetting]:
@@ -66,7 +68,7 @@ def spark_settings(settings: Settings) -> list[SparkSetting]:
             "state outside the heap, changes instead of snapshots",
         ),
         SparkSetting(
-            _SQL + "streaming.stateStore.rocksdb.changelogCheckpointing.enabled",
+            CHANGELOG,
             "true",
             "a batch uploads what changed, not the whole state",
         ),

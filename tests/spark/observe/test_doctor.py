@@ -55,6 +55,7 @@ def test_too_many_partitions_and_a_short_trigger_are_found(tmp_path: Path) -> No
     assert set(found) == provoked
     assert found["too_many_partitions"].setting.startswith("shuffle_partitions = 2 ")
     assert "12 partitions, on 2 cores" in found["too_many_partitions"].finding
+    assert (case.about["has_changelog"], case.node["unbounded_state"]) == (True, True)
     slow_ms = median(b.duration_ms for b in case.busy)
 
     # The session of the tests has the advised number of partitions.

@@ -12,6 +12,7 @@ from headwater.events import BatchCompleted, LateCount
 from headwater.observe.doctor import rules
 from headwater.observe.doctor.cases import Case, Measured, StoredFiles
 from headwater.observe.doctor.rules import Advice, advice
+from headwater.runtime.session import CHANGELOG
 
 START = dt.datetime(2026, 1, 1, 12, tzinfo=dt.UTC)
 MEGABYTE = 1024 * 1024
@@ -211,6 +212,52 @@ def test_a_state_processor_cannot_become_a_built_in_function() -> None:
     )
     assert found is not None
     assert found.setting == 'trigger="6 seconds"'
+
+
+@pytest.mark.parametrize(
+    ("state_rows", "node", "setting"),
+    [
+        (None, {"system": "kafka"}, 'guarantee="at_least_once"  (asynchronous progress'),
+        (None, {"system": "kafka", "guarantee": "at_least_once"}, 'guarantee="at_least_once"'),
+        (None, {"system": "kafka", "trigger": "available now"}, 'trigger="2 seconds"'),
+        (None, {"system": "delta"}, 'trigger="2 seconds"'),
+        (900, {"system": "kafka"}, 'trigger="2 seconds"'),
+    ],
+)
+def test_asynchronous_progress_is_advised_where_spark_can_do_it(
+    state_rows: int | None, node: dict[str, str], setting: str
+) -> None:
+    found = case(*dense(durations_ms=LOGGING, state_rows=state_rows), **node)
+    said = rules.log_writes_dominate(found)
+    assert said is not None
+    assert said.setting.startswith(setting)
+    done = replace(found, node={**found.node, "is_async_progress": True})
+    assert rules.log_writes_dominate(done) is None
+
+
+@pytest.mark.parametrize(
+    ("has_changelog", "setting"),
+    [
+        (False, f'"{CHANGELOG}" = "true"  (in headwater.toml, [profile.cluster.spark])'),
+        (True, 'trigger="2 seconds"'),
+    ],
+)
+def test_of_state_commits_the_one_setting_that_is_left_is_told(
+    has_changelog: bool, setting: str
+) -> None:
+    found = CONDITIONS["state_commits_dominate"]
+    about = {**found.about, "profile": "cluster", "has_changelog": has_changelog}
+    said = rules.state_commits_dominate(replace(found, about=about))
+    assert said is not None
+    assert said.setting == setting
+    assert ("asynchronous checkpointing" in said.gain) == has_changelog
+
+
+def test_state_that_nothing_removes_is_told_in_ten_batches_whatever_the_watermark() -> None:
+    ten = run(10)[2:]
+    growing = [replace(b, state_rows=1000 + 500 * n) for n, b in enumerate(ten)]
+    assert rules.state_grows(case(*growing)) is None
+    assert rules.state_grows(case(*growing, unbounded_state=True)) is not None
 
 
 def test_state_of_windows_may_fill_up_first() -> None:
