@@ -1,4 +1,4 @@
-"""Conditions provoked for real: the doctor finds them within ten batches, and its advice helps."""
+"""Conditions provoked for real: found in ten batches, and gone where the advice is followed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from headwater import Pipeline
 from headwater.connectors import rate
-from headwater.observe.doctor.cases import Case, median
+from headwater.observe.doctor.cases import Case
 from headwater.observe.doctor.examination import examine
 from headwater.observe.doctor.rules import advice
 from headwater.settings import Settings
@@ -56,7 +56,6 @@ def test_too_many_partitions_and_a_short_trigger_are_found(tmp_path: Path) -> No
     assert found["too_many_partitions"].setting.startswith("shuffle_partitions = 2 ")
     assert "12 partitions, on 2 cores" in found["too_many_partitions"].finding
     assert (case.about["has_changelog"], case.node["unbounded_state"]) == (True, True)
-    slow_ms = median(b.duration_ms for b in case.busy)
 
     # The session of the tests has the advised number of partitions.
     spark = SparkSession.getActiveSession()
@@ -64,4 +63,5 @@ def test_too_many_partitions_and_a_short_trigger_are_found(tmp_path: Path) -> No
     spark.conf.set(PARTITIONS, "2")
     cured = examined(tmp_path / "cured", trigger="default", batches=7)
     assert not {one.rule for one in advice([cured])} & set(found)
-    assert median(b.duration_ms for b in cured.busy) < slow_ms
+    # What it gains in time is for `headwater bench doctor`: other tests run beside this one.
+    assert {b.state_partitions for b in cured.busy} == {2}
