@@ -16,9 +16,9 @@ from headwater.settings import Connection
 
 pytestmark = pytest.mark.timeout(1800)
 EXAMPLE = Path(__file__).parents[2] / "examples/every_sink"
-TABLES = ("delta_update", "kafka_append", "postgres_complete")
-"""Every mode, with and without state, late rows, a Python worker and a server; `bench crashes` has
-all sinks in all modes."""
+TABLES = ("delta_update", "kafka_append")
+"""With and without state, late rows, a Python worker and a server; `bench crashes` has all sinks in
+all modes."""
 CONTROL = """
 from pyspark.sql import functions as F
 
@@ -71,8 +71,8 @@ def test_crashes_at_every_pair_of_sink_mode_point_and_kind_leave_the_sinks_exact
     assert found["is_exact"]
     crashes = [crash for one in found["rounds"] for crash in one["crashes"]]
     reached = [crash for crash in crashes if crash["batch"] is not None]
-    assert {crash["sink"] for crash in reached} == {"delta", "kafka", "postgres"}, run.output
-    assert {crash["mode"] for crash in reached} == {"append", "update", "complete"}, run.output
+    assert {crash["sink"] for crash in reached} == {"delta", "kafka"}, run.output
+    assert {crash["mode"] for crash in reached} == {"append", "update"}, run.output
     # Which moments of a batch are met is a matter of the machine's pace: most are.
     assert len(reached) > len(crashes) / 2, run.output
     assert {"driver", "sink connection", "python worker"} <= {crash["kind"] for crash in reached}, (

@@ -113,5 +113,8 @@ def test_kills_change_nothing_of_what_is_stored_in_hdfs(
     listed = [line for line in listing.output.splitlines() if line.startswith("hdfs://")]
     there = [str(one) for one in FarPath.of(spark, files).iterdir() if one.suffix == ".parquet"]
     assert sorted(listed) == sorted(there)
+    late = start("late", "--storage", storage)
+    assert late.end() == 0, late.output
+    assert "table minutes: 1 late row" in late.output
     # Nothing of it is beside the application.
     assert not (tmp_path / ".headwater/app/checkpoints").exists()

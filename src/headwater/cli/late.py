@@ -4,17 +4,21 @@ their windows. With --merge, count them after all."""
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
+import contextlib
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from headwater.cli import options
 from headwater.cli.exit_codes import ExitCode
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
     from headwater.cli.app import Application
     from headwater.definitions import Source
+    from headwater.observe.late import MissedWindow
     from headwater.runtime.lateness import Lateness
-    from headwater.runtime.storage import Files, Storage
+    from headwater.runtime.storage import Storage
 
 SUMMARY = "show how late rows are, list captured ones, merge them"
 _WINDOWS = 10
@@ -34,8 +38,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     from headwater.cli.app import load_app
     from headwater.cli.printing import step_printer
+    from headwater.cli.sessions import session_for
     from headwater.errors import UnknownTable
-    from headwater.runtime.storage import Files, Storage
+    from headwater.runtime.storage import Storage
 
     application = load_app(args.app, flags=options.flags(args), report=step_printer())
     tables = application.pipeline.definitions().tables
@@ -45,15 +50,25 @@ def run(args: argparse.Namespace) -> int:
     if args.merge:
         return _merge(application, chosen, is_verbose=args.verbose)
     storage = Storage(application.settings.storage_root, application.pipeline.name)
-    for line in _report(application, storage, Files(storage), chosen):
-        print(line)
+    with contextlib.ExitStack() as stack:
+        spark = None
+        if not storage.is_local:
+            session = session_for(application, report=step_printer(), is_verbose=args.verbose)
+            spark = stack.enter_context(session)
+        for line in _report(application, storage, spark, chosen):
+            print(line)
     return ExitCode.OK
 
 
 def _report(
-    application: Application, storage: Storage, files: Files, tables: list[str]
+    application: Application, storage: Storage, spark: SparkSession | None, tables: list[str]
 ) -> Iterator[str]:
+    """`spark`: where only Spark reaches the storage."""
+    from headwater.observe.late import missed_elsewhere, missed_windows
     from headwater.runtime.lateness import measured
+    from headwater.runtime.storage import Files
+
+    files = Files(storage, spark)
 
     for source in application.pipeline.definitions().sources.values():
         if source.watermark is None:
@@ -61,7 +76,14 @@ def _report(
         found = measured(files, storage, source.name)
         yield from _source_lines(source, found)
     for table in tables:
-        yield from _table_lines(storage, table)
+        place = storage.table(f"{table}__late")
+        if spark is None:
+            missed = missed_windows(place)
+        elif files.exists(f"{place}/_delta_log"):
+            missed = missed_elsewhere(spark, place)
+        else:
+            missed = []
+        yield from _table_lines(table, missed)
 
 
 def _source_lines(source: Source, found: Lateness | None) -> Iterator[str]:
@@ -82,10 +104,7 @@ def _source_lines(source: Source, found: Lateness | None) -> Iterator[str]:
     yield f"  behind     {shares}"
 
 
-def _table_lines(storage: Storage, table: str) -> Iterator[str]:
-    from headwater.observe.late import missed_windows
-
-    missed = missed_windows(storage.table(f"{table}__late"))
+def _table_lines(table: str, missed: Sequence[MissedWindow]) -> Iterator[str]:
     if not missed:
         yield f"table {table}: no late rows were captured"
         return

@@ -1,10 +1,13 @@
-"""Captured late rows, window by window, read without Spark."""
+"""Captured late rows, window by window, read without Spark where they are on this machine."""
 
 from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 _BATCH = 65_536
 
@@ -38,6 +41,16 @@ def missed_windows(path: str) -> list[MissedWindow]:
             rows[name] += 1
             merged[name] += bool(is_merged)
     return [MissedWindow(name, rows[name], merged[name]) for name in sorted(rows)]
+
+
+def missed_elsewhere(spark: SparkSession, path: str) -> list[MissedWindow]:
+    """The same of a table that is there and that only Spark reaches."""
+    from pyspark.sql import functions as F
+
+    rows = spark.read.format("delta").load(path).groupBy("window")
+    counted = rows.agg(F.count("*").alias("rows"), F.count_if("merged").alias("merged")).collect()
+    found = [MissedWindow(_name(row.window), row["rows"], row["merged"]) for row in counted]
+    return sorted(found, key=lambda window: window.name)
 
 
 def _name(window: dict[str, Any] | None) -> str:
