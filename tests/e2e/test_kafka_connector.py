@@ -138,6 +138,37 @@ def test_rejected_records_are_found_by_the_offsets_of_their_batch(broker: Broker
     assert [key for key, _ in broker.records(out)] == ["a"]
 
 
+@pytest.mark.parametrize("size", [10, 300_000], ids=["told", "too large to be told"])
+def test_a_stream_keeps_the_rejected_records_that_a_second_reading_finds(
+    broker: Broker, tmp_path: Path, size: int
+) -> None:
+    topic = broker.topic(GOOD, *(value for value, _ in BAD), *["x" * size] * 8)
+    connections = {"kafka": dict(broker.connection.options)}
+    app = Pipeline("app", settings=Settings(tmp_path, connections=connections))
+    app.source("signals", kafka(topic), schema=SCHEMA, event_time="at", watermark="1 minute")
+    once = Trigger.available_now()
+    app.table(name="copies", trigger=once)(lambda signals: signals.drop("celsius"))
+    # Another table over the source, which does not report what was rejected.
+    app.table(name="others", trigger=once)(lambda signals: signals)
+    run = app.start()
+    try:
+        assert run.await_termination(timeout_s=300)
+    finally:
+        run.stop()
+    run.raise_failure()
+    columns = ["reason", "raw", "topic", "partition", "offset", "timestamp"]
+    again = kafka(topic).read_rejected(broker.spark, broker.reads(SCHEMA), None).select(*columns)
+    kept = f"{tmp_path}/.headwater/app/tables/signals__rejected"
+    found = broker.spark.read.format("delta").load(kept).select(*columns)
+    assert len(again.collect()) == len(BAD) + 8
+    assert found.exceptAll(again).isEmpty()
+    assert again.exceptAll(found).isEmpty()
+    for table in ("copies", "others"):
+        stored = broker.spark.read.format("delta").load(f"{tmp_path}/.headwater/app/tables/{table}")
+        assert [c for c in stored.columns if c.startswith("_")] == []
+        assert stored.count() == 1
+
+
 @pytest.mark.parametrize(
     ("choose", "amount"),
     [

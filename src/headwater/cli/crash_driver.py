@@ -32,7 +32,13 @@ def main(folder: Path, tag: str, what: str, tables: Sequence[str]) -> None:
     about: dict[str, Any] = json.loads((folder / "crash.json").read_text())
     application = load_app(about["app"], flags=about["flags"])
     pipeline = redirected(
-        application.pipeline, application.settings, about["inputs"], folder, tag, tables
+        application.pipeline,
+        application.settings,
+        about["inputs"],
+        folder,
+        tag,
+        tables,
+        is_whole=what == "finish",
     )
     if not (folder / tag / "storage").exists():
         for table in pipeline.definitions().tables.values():

@@ -31,14 +31,14 @@ from headwater.verification.crash_matrix import (
     covering,
     random_cells,
 )
-from headwater.verification.redirection import crash_name, unread
+from headwater.verification.redirection import LAST_FILE, crash_name, unread
 from headwater.verification.verifier import Verifier
 
 if TYPE_CHECKING:
     from headwater.pipeline import Pipeline
     from headwater.settings import Connection
 
-_BATCHES = 12
+_BATCHES = 16
 _PER_RANDOM_ROUND = 4
 _TRIES = 4
 """So often a cell is tried that is not reached, because the batch was faster."""
@@ -85,7 +85,7 @@ def run_crashes(
         rounds.append(matrix.round(len(rounds) + 1, chosen, left, reference))
         if not rounds[-1].is_exact:
             break
-    return _concluded(args, application, rounds, place)
+    return _concluded(args, application, [] if args.random else cells, rounds, place)
 
 
 def _chunks(
@@ -125,7 +125,7 @@ def _prepared(
         schemas = verifier.schemas()
         facts = _facts(application.pipeline, args.table)
     for name in schemas:
-        _split(folder / "recorded" / f"{name}.parquet", folder / "input" / name)
+        split_for_batches(folder / "recorded" / f"{name}.parquet", folder / "input" / name)
     about = {"app": args.app, "flags": dict(options.flags(args)), "inputs": schemas}
     (folder / "crash.json").write_text(json.dumps(about))
     return facts
@@ -167,7 +167,7 @@ def _with_late(facts: TableFacts, has_late: bool) -> TableFacts:
     return replace(facts, has_late=has_late)
 
 
-def _split(recorded: Path, folder: Path) -> None:
+def split_for_batches(recorded: Path, folder: Path) -> None:
     """Files in the order of their times: Spark reads them one after the other."""
     from pyarrow import parquet
 
@@ -176,16 +176,23 @@ def _split(recorded: Path, folder: Path) -> None:
     count = max(1, min(_BATCHES, rows.num_rows))
     for number in range(count):
         start, end = (rows.num_rows * n // count for n in (number, number + 1))
-        file = folder / f"{number:03}.parquet"
+        is_last = number == count - 1 and number > 0
+        file = folder / (LAST_FILE if is_last else f"{number:03}.parquet")
         parquet.write_table(rows.slice(start, end - start), file)
         os.utime(file, (1_000_000 + number, 1_000_000 + number))
 
 
 def _concluded(
-    args: argparse.Namespace, application: Application, rounds: Sequence[Round], place: Path
+    args: argparse.Namespace,
+    application: Application,
+    cells: Sequence[Cell],
+    rounds: Sequence[Round],
+    place: Path,
 ) -> int:
+    """`cells` are those that all had to be reached."""
     reached = [crash for one in rounds for crash in one.reached]
-    missed = {crash.cell for one in rounds for crash in one.crashes} - {c.cell for c in reached}
+    tried = {crash.cell for one in rounds for crash in one.crashes}
+    missed = {*cells, *tried} - {crash.cell for crash in reached}
     is_exact = all(one.is_exact for one in rounds)
     print()
     print(f"{len(reached)} crashes in {len(rounds)} rounds, {len(missed)} cells not reached")
@@ -199,6 +206,7 @@ def _concluded(
             "application": application.name,
             "seed": args.seed,
             "is_exact": is_exact,
+            "not_reached": sorted(map(str, missed)),
             "rounds": [one.as_json() for one in rounds],
         }
         path.write_text(json.dumps(content, indent=1) + "\n")

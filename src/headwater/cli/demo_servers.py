@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
+from headwater.cli.signals import ended_with_us
 from headwater.events import Report
 from headwater.local import services
 from headwater.settings import Connection
@@ -35,16 +36,17 @@ def _server(folder: Path, name: str, *, keeps: bool, report: Report) -> Iterator
     found = services.up(folder, name, report=report)
     note = folder / "services" / name / "started-by-demo"
     is_ours = not found.was_running or (note.exists() and note.read_text() == str(found.pid))
-    if is_ours and not keeps:
-        note.write_text(str(found.pid))
-    else:
+    if keeps or not is_ours:
         note.unlink(missing_ok=True)
-    try:
         yield
+        return
+    note.write_text(str(found.pid))
+    try:
+        with ended_with_us(found.pid):
+            yield
     finally:
-        if is_ours and not keeps:
-            services.down(folder, name, report=report)
-            note.unlink(missing_ok=True)
+        services.down(folder, name, report=report)
+        note.unlink(missing_ok=True)
 
 
 def drop_tables(connection: Connection, tables: Sequence[str]) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from headwater.cli import options
 from headwater.cli.exit_codes import ExitCode
+from headwater.cli.repeating import repeated
 
 if TYPE_CHECKING:
     from headwater.cli.app import Application
@@ -37,13 +38,12 @@ def run(args: argparse.Namespace) -> int:
     if args.watch is None:
         print(_shown(application, args.table, args.rows))
         return ExitCode.OK
-    try:
-        while True:
-            text = _shown(application, args.table, args.rows)
-            print(f"{time.strftime('%H:%M:%S')} {text}\n", flush=True)
-            time.sleep(args.watch)
-    except KeyboardInterrupt:
-        return ExitCode.OK
+
+    def told() -> str:
+        text = _shown(application, args.table, args.rows)
+        return f"{time.strftime('%H:%M:%S')} {text}\n"
+
+    return repeated(told, args.watch)
 
 
 def _shown(application: Application, table: str, limit: int) -> str:

@@ -8,6 +8,8 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from types import FrameType, TracebackType
 from typing import Any, NoReturn
 
@@ -60,10 +62,26 @@ class StopSignals:
             end_at_once(ExitCode.INTERRUPTED, "Ended at once")
 
 
+@contextmanager
+def ended_with_us(process: int) -> Iterator[None]:
+    """A process that gets a SIGTERM where this one ends at once, and is not waited for."""
+    _followers.append(process)
+    try:
+        yield
+    finally:
+        _followers.remove(process)
+
+
+_followers: list[int] = []
+
+
 def end_at_once(code: ExitCode, why: str) -> NoReturn:
     """Ends this process and its JVM without another word to Spark."""
     # Written past the buffers: this may run inside a signal handler that interrupted a print.
     os.write(2, f"\n{why}: the batch that ran is read again at the next start.\n".encode())
+    for process in _followers:
+        with suppress(ProcessLookupError, PermissionError):
+            os.kill(process, signal.SIGTERM)
     gateway = _gateway()
     if gateway is not None and hasattr(gateway, "proc"):
         gateway.proc.kill()

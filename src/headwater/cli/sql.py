@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from headwater.cli import options
 from headwater.cli.exit_codes import ExitCode
+from headwater.cli.repeating import repeated
 
 if TYPE_CHECKING:
     from headwater.cli.app import Application
@@ -67,13 +68,12 @@ def run(args: argparse.Namespace) -> int:
     if args.watch is None:
         print(_answered(application, question, args))
         return ExitCode.OK
-    try:
-        while True:
-            text = _answered(application, question, args)
-            print(f"{time.strftime('%H:%M:%S')}\n{text}\n", flush=True)
-            time.sleep(args.watch)
-    except KeyboardInterrupt:
-        return ExitCode.OK
+
+    def told() -> str:
+        text = _answered(application, question, args)
+        return f"{time.strftime('%H:%M:%S')}\n{text}\n"
+
+    return repeated(told, args.watch)
 
 
 def _answered(application: Application, question: str, args: argparse.Namespace) -> str:

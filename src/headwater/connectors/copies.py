@@ -16,7 +16,7 @@ from headwater.schemas import quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
-    from pyspark.sql.types import DataType
+    from pyspark.sql.types import DataType, StructType
 
 _ESCAPES = {"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r"}
 """The backslash first, or those of the others would be doubled."""
@@ -30,14 +30,26 @@ def copy_rows(rows: DataFrame, database: Database, statement: str) -> None:
 
 def copy_lines(rows: DataFrame) -> DataFrame:
     """The rows as the bytes of a line each."""
+    schema = rows.schema
+    key = (id(rows.sparkSession.sparkContext._gateway), schema.json())
+    if key not in _lines:
+        _lines[key] = _line(schema)
+    return rows.select(_lines[key])
+
+
+_lines: dict[tuple[int, str], Column] = {}
+"""To make an expression takes a hundred calls of the JVM: one per columns, not per batch."""
+
+
+def _line(schema: StructType) -> Column:
     from pyspark.sql import functions as F
 
     parts: list[Column] = []
-    for column in rows.schema:
+    for column in schema:
         text = _text(F.col(quoted(column.name)), column.dataType)
         parts += [F.coalesce(text, F.lit("\\N")), F.lit("\t")]
     line = F.concat(*parts[:-1], F.lit("\n"))
-    return rows.select(line.cast("binary").alias("line"))
+    return line.cast("binary").alias("line")
 
 
 def _text(value: Column, kind: DataType) -> Column:

@@ -31,6 +31,9 @@ REJECTED = "__rejected"
 ARRIVAL = "__arrival"
 """Timestamp column that a connector adds to a batch where it is asked to and knows when a record
 arrived."""
+RECORD = "__record_"
+"""Before the names of the columns in which a stream carries the record that a row was parsed from,
+where it is asked to: for the few that are rejected."""
 
 ALL_MODES = frozenset(OutputMode)
 MICRO_BATCH = frozenset(
@@ -61,6 +64,8 @@ class ReadRequest:
     trigger: TriggerKind = TriggerKind.DEFAULT
     skips_lost: bool = False
     """Whether input that is no longer there is passed over."""
+    carries_records: bool = False
+    """Whether a stream has the columns of `Connector.record`, too."""
 
 
 class Loss(enum.Enum):
@@ -154,6 +159,9 @@ class Connector:
     """Whether a source over this connector must declare a schema."""
     parses: ClassVar[bool] = False
     """Whether records are parsed by the schema, so that some may be rejected."""
+    record: ClassVar[str | None] = None
+    """The columns of a record that a stream can carry, as the fields of a schema; None where it
+    cannot."""
     keeps_columns: ClassVar[bool] = False
     """Whether rows that a table wrote are read back with the columns they had."""
     is_replayable: ClassVar[bool] = False
@@ -210,6 +218,11 @@ class Connector:
     ) -> DataFrame:
         """Rejected records of a part of the input (None: of all of it), with the columns
         `reason string, raw binary` and the record's origin."""
+        raise NotReadable(self.system, "rejected records")
+
+    def rejected_of(self, records: DataFrame, request: ReadRequest, part: OffsetRange) -> DataFrame:
+        """As `read_rejected`, of records of that part that are at hand, with the columns of
+        `record`."""
         raise NotReadable(self.system, "rejected records")
 
     def gaps(self, request: ReadRequest, reached: str) -> list[Gap]:

@@ -361,6 +361,8 @@ def _plain(frame: DataFrame) -> DataFrame:
     from headwater.schemas import quoted
 
     kinds = (StructType, ArrayType, MapType)
+    if not any(isinstance(column.dataType, kinds) for column in frame.schema):
+        return frame
     columns = [
         F.to_json(F.col(quoted(column.name))).alias(column.name)
         if isinstance(column.dataType, kinds)

@@ -52,14 +52,14 @@ def readings(signals: DataFrame, sites: DataFrame) -> DataFrame:
     return known.join(F.broadcast(sites), "device", "left")
 
 
-@demo.table(trigger="5 seconds")
+@demo.table(trigger="10 seconds")
 def raw(records: DataFrame, sites: DataFrame) -> DataFrame:
     """Every signal once, in a managed Delta table."""
     once = records.dropDuplicatesWithinWatermark(["id"])
     return once.join(F.broadcast(sites), "device", "left")
 
 
-@demo.table(into=postgres(MINUTES), key=["device", "minute"], trigger="10 seconds")
+@demo.table(into=postgres(MINUTES), key=["device", "minute"], trigger="20 seconds")
 def device_minutes(readings: DataFrame) -> DataFrame:
     """Averages of every minute, as they are so far."""
     return (
@@ -77,7 +77,7 @@ def device_minutes(readings: DataFrame) -> DataFrame:
     into=postgres(TRENDS),
     key=["site", "begin"],
     late="allow 1 minute",
-    trigger="10 seconds",
+    trigger="20 seconds",
 )
 def site_trends(readings: DataFrame) -> DataFrame:
     """Averages over half a minute, anew every ten seconds; late readings correct them."""
@@ -115,13 +115,13 @@ def anomalies(scored: DataFrame) -> DataFrame:
 demo.source("found", kafka(ANOMALIES), schema=ANOMALY, event_time="arrived")
 
 
-@demo.table(into=postgres(ALERTS), trigger="1 second")
+@demo.table(into=postgres(ALERTS), trigger="2 seconds")
 def alerts(found: DataFrame) -> DataFrame:
     """The same for those who ask later, read from the topic: readings are scored once."""
     return found
 
 
-@demo.table(trigger="10 seconds")
+@demo.table(trigger="20 seconds")
 def stuck(readings: DataFrame) -> DataFrame:
     """Devices that said the same again and again for four seconds."""
     return (
@@ -136,7 +136,7 @@ def stuck(readings: DataFrame) -> DataFrame:
     )
 
 
-@demo.table(trigger="10 seconds")
+@demo.table(trigger="20 seconds")
 def silent(signals: DataFrame) -> DataFrame:
     """Devices that were not heard of for a while, by a timer of the event time."""
     group = F.pmod(F.xxhash64("device"), F.lit(GROUPS))

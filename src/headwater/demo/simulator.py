@@ -104,7 +104,7 @@ class Fleet:
             "bootstrap.servers": self.bootstrap_servers,
             # A retry must not put a record into the topic twice: ids are the proof's measure.
             "enable.idempotence": True,
-            "linger.ms": 20,
+            "linger.ms": 100,
             "log_level": 0,
         }
         producer = Producer(settings)

@@ -1,9 +1,7 @@
 """The watermark of the batch that runs, as a column.
 
-Spark has no expression for it. But it plans every batch anew, after it has written the batch's line
-of the offset log, and folds what is constant: an expression that asks an object in the driver
-becomes a literal of that batch. Executors never see the object, and a batch that runs again finds
-the same line and the same watermark.
+Spark has no expression for it: it is asked of the offset log whenever a batch is planned. A batch
+that runs again finds the same line and the same watermark.
 """
 
 from __future__ import annotations
@@ -11,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from headwater.jvm.asking import asked_per_batch
 from headwater.jvm.classes import EXPRESSIONS, TYPES, java_class, module
 
 if TYPE_CHECKING:
@@ -22,22 +21,6 @@ def batch_watermark(spark: SparkSession, read_ms: Callable[[], int]) -> Column:
     from pyspark.sql import functions as F
 
     return F.timestamp_millis(asked_per_batch(spark, read_ms))
-
-
-def asked_per_batch(spark: SparkSession, read: Callable[[], int]) -> Column:
-    """A number that is asked of `read` whenever Spark plans a batch, and constant within it."""
-    from pyspark import SparkContext
-    from pyspark.java_gateway import ensure_callback_server_started
-    from pyspark.sql import Column
-
-    ensure_callback_server_started(SparkContext._gateway)  # type: ignore[no-untyped-call]  # PySpark has no type for it
-    supplier = java_class(spark, "java.lang.Class").forName("java.util.function.LongSupplier")
-    kind = java_class(spark, TYPES + "ObjectType")(supplier)
-    asked = java_class(spark, EXPRESSIONS + "Literal")(_Supplier(read), kind)
-    invoke = java_class(spark, EXPRESSIONS + "objects.Invoke")
-    none, long = module(spark, "scala.collection.immutable.Nil"), module(spark, TYPES + "LongType")
-    invoked = invoke(asked, "getAsLong", long, none, none, False, False, True)
-    return Column(java_class(spark, "org.apache.spark.sql.classic.ExpressionUtils").column(invoked))
 
 
 def steady(spark: SparkSession, number: Column) -> Column:
@@ -68,25 +51,3 @@ def watermark_at(ms: int) -> Column:
     from pyspark.sql import functions as F
 
     return F.timestamp_millis(F.lit(ms))
-
-
-class _Supplier:
-    """Called by Spark."""
-
-    def __init__(self, read: Callable[[], int]) -> None:
-        self._read = read
-
-    def getAsLong(self) -> int:  # noqa: N802 - Java's names
-        return self._read()
-
-    def toString(self) -> str:  # noqa: N802
-        return "of this batch"
-
-    def hashCode(self) -> int:  # noqa: N802
-        return id(self) & 0x7FFFFFFF
-
-    def equals(self, other: object) -> bool:
-        return other is self
-
-    class Java:
-        implements = ["java.util.function.LongSupplier"]

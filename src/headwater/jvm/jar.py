@@ -1,7 +1,7 @@
 """The classes of our own in the JVM: local files without a process for each of them, lags, ages
 and numbers of rows as they pass, what tasks tell their driver, appends to Delta that are known to
 be new, the header by which records of Kafka are known again and the sink that writes them,
-PostgreSQL's COPY, and models that change from batch to batch.
+PostgreSQL's COPY, and models and versions of rows that change from batch to batch.
 
 The jar beside this file is made from `java/` by `python tools/build_jar.py`.
 """
@@ -25,6 +25,7 @@ LABEL = "io.headwater.Label"
 ONCE_SINK = "io.headwater.OnceSink"
 COPY = "io.headwater.Copy"
 SCORER = "io.headwater.Scorer"
+VERSIONS = "io.headwater.Versions"
 
 
 def headwater_jar() -> Path:

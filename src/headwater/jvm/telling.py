@@ -203,7 +203,8 @@ class Attempts:
 
     def successful(self) -> list[str]:
         """The attempts that count, once the job has ended; those without rows say nothing."""
-        return [str(attempt) for attempt in self._java.value()]
+        told = str(self._java.value().toString()).strip("[]")
+        return told.split(", ") if told else []
 
 
 def _task_attempt(spark: SparkSession) -> Column:

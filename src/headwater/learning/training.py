@@ -205,12 +205,13 @@ class Training:
         """Calls off what is under way; what was published stays."""
         self._ended.set()
         if self._run is not None and self._threads:
-            self._run.spark.interruptTag(_tag(self._run))
+            self._run.spark.sparkContext.cancelJobsWithTag(_tag(self._run))
         for thread in self._threads:
             thread.join(_ENDS_S)
 
     def _work(self, run: RunningQueries, trainer: Trainer) -> None:
-        run.spark.addTag(_tag(run))
+        # A tag of the session, once there is one, keeps Spark ML from fitting a stage after trees.
+        run.spark.sparkContext.addJobTag(_tag(run))
         with scheduled_in(run.spark, Share.BESIDE):
             self._train_when_due(trainer)
 

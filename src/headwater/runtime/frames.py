@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from headwater.connectors.interface import (
     ARRIVAL,
+    RECORD,
     REJECTED,
     Connector,
     OffsetRange,
@@ -94,9 +95,17 @@ class Frames:
         def read(definition: Definition) -> DataFrame:
             if isinstance(definition, Source):
                 request = self._request(definition, definition.connector, trigger)
+                gate = self._gate(table, definition, request)
+                if gate is not None and gate.keeps and definition.connector.record:
+                    request = replace(request, carries_records=True)
                 stream = definition.connector.read_stream(self.spark, request)
                 sources[definition.name] = stream
-                return self._source_stream(table, definition, stream, request, judged, lateness)
+                if is_judged(definition):
+                    stream = _judged(stream, definition, gate.now_ms if gate else None)
+                    judged[definition.name] = stream
+                    stream = _accepted(stream, definition, gate)
+                stream = _watermarked(stream, definition, lateness)
+                return definition.connector.below_watermark(stream, request)
             if isinstance(definition, Table):
                 return self._table_as_input(definition, trigger)
             assert isinstance(definition, Lookup | Model)
@@ -141,22 +150,9 @@ class Frames:
         frame = _judged(source.connector.read_batch(self.spark, request), source)
         return rejected_rows(frame, source)
 
-    def _source_stream(
-        self,
-        table: str,
-        source: Source,
-        frame: DataFrame,
-        request: ReadRequest,
-        judged: dict[str, DataFrame],
-        lateness: str | None,
-    ) -> DataFrame:
-        if is_judged(source):
-            is_observed = request.trigger not in NO_OBSERVATION
-            gate = self.gate(table, source) if is_observed else None
-            frame = _judged(frame, source, gate.now_ms if gate else None)
-            judged[source.name] = frame
-            frame = _accepted(frame, source, gate)
-        return source.connector.below_watermark(_watermarked(frame, source, lateness), request)
+    def _gate(self, table: str, source: Source, request: ReadRequest) -> Gate | None:
+        is_observed = is_judged(source) and request.trigger not in NO_OBSERVATION
+        return self.gate(table, source) if is_observed else None
 
     def _source_batch(self, source: Source, part: OffsetRange | None = None) -> DataFrame:
         request = self._request(source, source.connector, Trigger.default())
@@ -227,7 +223,7 @@ class Gate:
     """Hears of rejected records; with `lags` it is measured how far rows are behind `newest`, the
     newest event time of earlier batches, with `ages` how old they are. `batch` is the number of the
     batch that runs, `now_ms` its time: `current_timestamp` would be written into the code, and that
-    compiled anew each time."""
+    compiled anew each time. It `keeps` rejected records where it is the one that reports them."""
 
     ear: Ear
     batch: Column
@@ -235,6 +231,7 @@ class Gate:
     newest: Column | None = None
     lags: Lags | None = None
     ages: Ages | None = None
+    keeps: bool = False
 
 
 def is_judged(source: Source) -> bool:
@@ -308,14 +305,21 @@ def _accepted(frame: DataFrame, source: Source, gate: Gate | None) -> DataFrame:
     """The rows that parsed; the others are heard of on the way, or fail the query."""
     from pyspark.sql import functions as F
 
+    record = [name for name in frame.columns if name.startswith(RECORD)]
     if source.on_reject is OnReject.FAIL:
         accepted = _without_rejected(frame, f"source {source.name}")
     elif gate is None:
         accepted = frame.where(~F.col(REJECTED)).drop(REJECTED)
     else:
         batch = steady(frame.sparkSession, gate.batch)
-        passes = F.when(F.col(REJECTED), gate.ear.noted(batch)).otherwise(F.lit(True))
+        if record:
+            row = F.struct(*(F.col(name).alias(name.removeprefix(RECORD)) for name in record))
+            heard = gate.ear.told(batch, row, F.lit(1))
+        else:
+            heard = gate.ear.noted(batch)
+        passes = F.when(F.col(REJECTED), heard).otherwise(F.lit(True))
         accepted = frame.where(passes).drop(REJECTED)
+    accepted = accepted.drop(*record) if record else accepted
     return accepted if gate is None else _measured(accepted, source, gate)
 
 

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 from headwater.connectors.interface import MICRO_BATCH
 from headwater.definitions import Source
 from headwater.event_time.watch import Watch
-from headwater.event_time.watermark import asked_per_batch, batch_watermark
+from headwater.event_time.watermark import batch_watermark
 from headwater.events import LateCount
 from headwater.graph import Graph
+from headwater.jvm.asking import asked_per_batch
 from headwater.jvm.telling import Ages, Ear, Handed
 from headwater.runtime.frames import Gate
 from headwater.runtime.late import newest_seen, watch_over
@@ -50,8 +51,8 @@ class Hearing:
         ear = self._ears.setdefault(table, {})[source.name] = Ear(self._spark)
         batch, newest = asked_per_batch(self._spark, log.latest_batch), None
         now_ms = asked_per_batch(self._spark, log.timestamp_ms)
-        is_reported = self._measures and reporter_of(self._graph, source.name) == table
-        if is_reported and source.watermark is not None:
+        is_reported = reporter_of(self._graph, source.name) == table
+        if self._measures and is_reported and source.watermark is not None:
             watermark = batch_watermark(self._spark, log.watermark_ms)
             late = self._graph.tables[table].late
             newest = newest_seen(watermark, self._graph.sources_of(table), late)
@@ -59,7 +60,7 @@ class Hearing:
         ages = Ages(self._spark) if self._measures and source.event_time is not None else None
         if ages is not None:
             self._ages.setdefault(table, {})[source.name] = ages
-        return Gate(ear, batch, now_ms, newest, lags, ages)
+        return Gate(ear, batch, now_ms, newest, lags, ages, keeps=is_reported)
 
     def watched(self, spec: QuerySpec, frame: DataFrame, log: OffsetLog) -> DataFrame:
         """A query that lets no late row into its state, where it has a policy for them."""

@@ -18,8 +18,9 @@ from headwater.event_time.late import (
     with_missed_windows,
 )
 from headwater.event_time.watch import Moments, Watch
-from headwater.event_time.watermark import asked_per_batch, batch_watermark, watermark_at
+from headwater.event_time.watermark import batch_watermark, watermark_at
 from headwater.events import Event, LateCaptured
+from headwater.jvm.asking import asked_per_batch
 from headwater.runtime.offsets import OffsetLog
 from headwater.runtime.replay import Replay
 from headwater.runtime.sides import Part, SideTable, Told, batches_between

@@ -14,8 +14,8 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from headwater.definitions import Lookup, duration_ms
-from headwater.event_time.watermark import asked_per_batch
 from headwater.events import LookupReloaded, Report
+from headwater.jvm.asking import rows_per_batch
 from headwater.ledger import transactions
 from headwater.runtime.failures import first_line
 from headwater.runtime.offsets import OffsetLog
@@ -67,14 +67,16 @@ class VersionedLookup:
 
     def frame(self, log: OffsetLog) -> DataFrame:
         """The rows for a query, by its own offset log."""
-        from pyspark.sql import functions as F
-
         pins = Pins(self._files, f"{log.checkpoint}/headwater/lookups/{self.lookup.name}")
         # Java keeps what it may ask: the files, not this lookup with all that it reads from.
         newest = partial(_newest, self._files, self._place)
-        version = asked_per_batch(self._spark, lambda: pins.version(log, newest))
-        rows = self._spark.read.format("delta").load(f"{self._place}/rows")
-        return rows.where(F.col(_VERSION) == version).drop(_VERSION)
+        rows = rows_per_batch(
+            self._spark,
+            f"{self._place}/rows",
+            _VERSION,
+            lambda: pins.version(log, newest),
+        )
+        return rows.drop(_VERSION)
 
 
 def _newest(files: Files, place: str) -> int:

@@ -25,7 +25,7 @@ from weakref import WeakKeyDictionary
 from headwater.connectors.interface import struct_type
 from headwater.definitions import MODEL_VERSION, Model
 from headwater.errors import UnknownVersion
-from headwater.event_time.watermark import asked_per_batch
+from headwater.jvm.asking import rows_per_batch
 from headwater.jvm.classes import EXPRESSIONS, java_class
 from headwater.ledger import transactions
 from headwater.runtime.offsets import OffsetLog
@@ -180,7 +180,9 @@ class ModelStore:
 
             return pins.version(log, newest)
 
-        frame = self._at(asked_per_batch(self.session, lambda: pins.version(log, self.running)))
+        frame = rows_per_batch(
+            self.session, self._rows, MODEL_VERSION, lambda: pins.version(log, self.running)
+        )
         _readings[frame] = Reading(self, accepted)
         return frame
 

@@ -1,9 +1,10 @@
 """Records that were not let in, kept in `<source>__rejected`: they did not parse, or their event
 time is missing or too far ahead.
 
-Where a batch counted some, that batch's part of the input is read again from the offsets of the
-checkpoint, as records where the source has them, else as rows. Of several tables over one source
-the first one in the graph reports its rejected records.
+Of several tables over one source the first one in the graph reports its rejected records. Where a
+stream carries records, its query tells the few that are rejected. Of many, of other sources and
+after a crash, that batch's part of the input is read again from the offsets of the checkpoint, as
+records where the source has them, else as rows.
 """
 
 from __future__ import annotations
@@ -11,11 +12,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from headwater.connectors.interface import OffsetRange, ReadRequest
+from headwater.connectors.interface import OffsetRange, ReadRequest, struct_type
 from headwater.definitions import Source
 from headwater.event_time.plans import analyzed, streaming_leaves
 from headwater.events import Event, RejectedCaptured
 from headwater.graph import Graph
+from headwater.jvm.telling import rows_of
 from headwater.runtime.frames import is_judged, is_parsed, rejected_rows
 from headwater.runtime.offsets import OffsetLog
 from headwater.runtime.replay import Replay
@@ -58,7 +60,9 @@ class RejectedRecords(SideTable):
 
     def parts(self, after: int, batch: int, told: Told | None) -> Iterator[Part]:
         for first, last in self._spans(after, batch):
-            frame = self._read(first, last)
+            frame = self._told(first, last, told)
+            if frame is None:
+                frame = self._read(first, last)
             if frame is not None:
                 yield Part(last, with_batch(frame, last), are_few=self._are_few(told))
 
@@ -71,6 +75,15 @@ class RejectedRecords(SideTable):
             yield after, batch
         else:
             yield from ((number - 1, number) for number in batches_between(after, batch))
+
+    def _told(self, after: int, batch: int, told: Told | None) -> DataFrame | None:
+        """The rejected records that the query told; None where it had more to tell than it may."""
+        heard = None if told is None else told.rejected.get(self._source.name)
+        part, record = self._range(after, batch), self._source.connector.record
+        if heard is None or part is None or record is None or not heard.is_complete:
+            return None
+        records = rows_of(self._spark, heard, struct_type(record))
+        return self._source.connector.rejected_of(records, self._request, part)
 
     def _read(self, after: int, batch: int) -> DataFrame | None:
         part = self._range(after, batch)

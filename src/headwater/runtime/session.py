@@ -54,7 +54,7 @@ def spark_settings(settings: Settings) -> list[SparkSetting]:
         else "one state partition per core: 200 cost 16 to 23 task-seconds of commits per run"
     )
     chosen = [
-        SparkSetting("spark.master", settings.master, "master of the profile"),
+        _master(settings),
         _driver_memory(settings),
         SparkSetting(_SQL + "shuffle.partitions", str(partitions), why_partitions),
         SparkSetting(
@@ -113,8 +113,9 @@ def spark_settings(settings: Settings) -> list[SparkSetting]:
         ),
         SparkSetting(
             _SQL + "codegen.cache.maxEntries",
-            "2000",
-            "five tables need over 200 compiled pieces; of the default of 100 none would last",
+            "1000",
+            "five tables need over 200 compiled pieces; of the default of 100 none would last. A "
+            "batch with a watermark adds one that is never used again",
         ),
         SparkSetting(
             _SQL + "adaptive.enabled",
@@ -127,6 +128,16 @@ def spark_settings(settings: Settings) -> list[SparkSetting]:
     for key, value in settings.spark.items():
         mine[key] = SparkSetting(key, value, f"headwater.toml [profile.{settings.profile}.spark]")
     return list(mine.values())
+
+
+def _master(settings: Settings) -> SparkSetting:
+    if settings.master != "local[*]":
+        return SparkSetting("spark.master", settings.master, "master of the profile")
+    return SparkSetting(
+        "spark.master",
+        f"local[{2 * settings.cores}]",
+        "two tasks share a core: a batch that is to be quick begins while others have long tasks",
+    )
 
 
 def _delta_tables() -> Iterator[SparkSetting]:

@@ -219,18 +219,27 @@ class Matrix:
         chance = random.Random(f"{self.seed}/{number}")
         done, left = Round(number, []), [cell for cell in open_cells if cell.table in tables]
         process: subprocess.Popen[bytes] | None = None
+        running: list[str] = []
+        through: set[str] = set()
         begun: dict[str, int] = {}
         try:
             for cell in cells:
-                if cell not in left:
+                if cell not in left or cell.table in through:
                     continue
+                # Whoever outlives a crash would be through before its own turn.
+                needed = tables if cell.kind is Kind.DRIVER else [cell.table]
+                if process is not None and running != needed:
+                    _kill(process)
                 # A driver that outlived the last crash goes on.
                 if process is None or process.poll() is not None:
                     shutil.rmtree(at_work(self.folder / tag), ignore_errors=True)
-                    begun = {table: self._place(tag, table).last("offsets") for table in tables}
-                    process = self._start(tag, "run", tables)
+                    begun = {table: self._place(tag, table).last("offsets") for table in needed}
+                    process, running = self._start(tag, "run", needed), needed
                 crashes = [Crash(cell, self._crash(process, tag, cell, chance))]
-                if cell.kind is Kind.DRIVER:
+                if process.poll() == 0:
+                    # It ended by itself: there is no batch left for these.
+                    through.update(running)
+                elif cell.kind is Kind.DRIVER:
                     others = [other for other in left if other.table != cell.table]
                     crashes += self._taken_along(tag, others, begun)
                 for crash in crashes:

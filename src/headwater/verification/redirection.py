@@ -31,6 +31,11 @@ from headwater.settings import Settings
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+LAST_FILE = "last.parquet"
+"""Kept back until no crash comes any more. Spark closes the last windows in a batch without rows; a
+driver that dies before it leaves them to the rows that come next."""
+_BEFORE_THE_LAST = "[0-9]*.parquet"
+
 _NOT_COMPARED = ("batch", "watermark")
 """Columns of a late table that say when, not what. The watermark may stand still for a batch after
 a crash: Spark's file sink leaves out a batch that it has, and nobody sees how new its rows are."""
@@ -43,10 +48,12 @@ def redirected(
     folder: Path,
     tag: str,
     tables: Collection[str],
+    *,
+    is_whole: bool,
 ) -> Pipeline:
     """These tables, and those they read, over files of recorded rows, one file per batch. `inputs`
     gives the schema of each source's files, which are in `folder`/input/<source>. Sinks get `tag`
-    in their names."""
+    in their names. The last file is read only where the input `is_whole`."""
     definitions, left_out = pipeline.definitions(), unread(pipeline)
     needed = resolve(definitions).needed_by(tables)
     changed: dict[str, Definition] = {}
@@ -54,7 +61,8 @@ def redirected(
         if name not in needed:
             continue
         if isinstance(definition, Source):
-            connector = ParquetFiles(str(folder / "input" / name), {})
+            which = {} if is_whole else {"pathGlobFilter": _BEFORE_THE_LAST}
+            connector = ParquetFiles(str(folder / "input" / name), which)
             one_file = Limit(1, LimitUnit.FILES)
             changed[name] = replace(
                 definition, connector=connector, schema=inputs[name], max_per_batch=one_file

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from pyspark.sql import functions as F
 from headwater import Pipeline
 from headwater.connectors import memory
 from headwater.errors import ModelDoesNotFit, QueryFailedError, TrainingRefused
+from headwater.events import Event, ModelPublished, ModelRefused
 from headwater.learning import transformed
 from headwater.runtime.models import ModelStore
 from headwater.runtime.storage import Storage
@@ -159,6 +161,30 @@ def test_trees_clusters_and_rows_that_a_stage_skips(spark: SparkSession, tmp_pat
     mine = found.select("device", "prediction", "cluster", "index")
     assert sorted(mine.collect()) == sorted(expected.collect())
     assert [row["model_version"] for row in found.collect()] == [1, 1]
+
+
+def test_a_stage_after_trees_is_fitted_while_the_pipeline_runs(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    def grown(rows: DataFrame) -> PipelineModel:
+        vector = VectorAssembler(inputCols=["celsius"], outputCol="features")
+        forest = RandomForestClassifier(labelCol="is_broken", numTrees=2, seed=1)
+        clusters = KMeans(k=2, seed=1, predictionCol="cluster")
+        return Stages(stages=[vector, forest, clusters]).fit(rows)
+
+    told: SimpleQueue[Event] = SimpleQueue()
+
+    def report(event: Event) -> None:
+        if isinstance(event, ModelPublished | ModelRefused):
+            told.put(event)
+
+    made = app(grown, every="1 second", settings=Settings(folder=tmp_path))
+    run = made.start(report=report)
+    try:
+        found = told.get(timeout=300)
+    finally:
+        run.stop()
+    assert isinstance(found, ModelPublished), found
 
 
 def test_what_is_not_done_row_by_row_is_refused(spark: SparkSession, tmp_path: Path) -> None:

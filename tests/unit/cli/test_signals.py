@@ -51,3 +51,14 @@ def test_a_second_ctrl_c_ends_the_process() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stdout) == (130, "")
     assert "Ended at once" in done.stderr
+
+
+def test_what_was_started_for_this_process_ends_with_it() -> None:
+    code = (
+        "import os, signal; from headwater.cli.signals import StopSignals, ended_with_us\n"
+        "with StopSignals(), ended_with_us(int(os.sys.argv[1])):\n"
+        "    os.kill(os.getpid(), signal.SIGINT); os.kill(os.getpid(), signal.SIGINT)\n"
+    )
+    with subprocess.Popen(["sleep", "600"]) as server:
+        subprocess.run([sys.executable, "-c", code, str(server.pid)], timeout=60)
+        assert server.wait(timeout=60) == -signal.SIGTERM

@@ -6,6 +6,7 @@ import time
 from typing import Any
 
 from headwater.errors import BrokerUnreachable, TopicMissing
+from headwater.local.processes import wait_until
 from headwater.settings import Connection
 
 _CHECK_S = 5.0
@@ -107,6 +108,8 @@ def create_topic(connection: Connection, topic: str, *, partitions: int = 1) -> 
     except KafkaException as failure:
         if failure.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
             raise
+    # The controller answers; the broker that is asked next may hear of it a moment later.
+    wait_until(lambda: topic in topics_of(connection), timeout_s=_CHECK_S * 2)
 
 
 def partition_count(connection: Connection, topic: str) -> int:

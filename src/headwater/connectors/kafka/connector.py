@@ -12,6 +12,7 @@ from headwater.connectors.interface import (
     ALL_MODES,
     ARRIVAL,
     MICRO_BATCH,
+    RECORD,
     Connector,
     Gap,
     Idempotence,
@@ -21,6 +22,7 @@ from headwater.connectors.interface import (
     WriteRequest,
     limit_option,
     option_texts,
+    struct_type,
 )
 from headwater.connectors.kafka.clients import (
     create_topic,
@@ -64,6 +66,9 @@ class Kafka(Connector):
     reads_batches: ClassVar[bool] = True
     writes: ClassVar[bool] = True
     parses: ClassVar[bool] = True
+    record: ClassVar[str | None] = (
+        "value binary, topic string, partition int, offset bigint, timestamp timestamp"
+    )
     is_replayable: ClassVar[bool] = True
     limit_units: ClassVar[frozenset[LimitUnit]] = frozenset({LimitUnit.ROWS})
     read_triggers: ClassVar[frozenset[TriggerKind]] = frozenset(TriggerKind)
@@ -143,6 +148,9 @@ class Kafka(Connector):
         if request.schema is None:
             return frame.select(*(name for name in FIELDS if name in frame.columns), *arrival)
         parser = self.parser(request)
+        if request.carries_records:
+            columns = struct_type(self.record or "").names
+            arrival += [F.col(name).alias(RECORD + name) for name in columns]
         return parser.verdict(self._parsed(frame, parser, request.trigger, arrival))
 
     def _parsed(
@@ -167,9 +175,6 @@ class Kafka(Connector):
     def read_rejected(
         self, spark: SparkSession, request: ReadRequest, part: OffsetRange | None
     ) -> DataFrame:
-        from pyspark.sql import functions as F
-
-        parser = self.parser(request)
         options = self._read_options(request)
         if part is None:
             options |= {**self.starting, **(self.ending or {"endingOffsets": "latest"})}
@@ -179,8 +184,18 @@ class Kafka(Connector):
             )
         options["failOnDataLoss"] = "false"
         frame = spark.read.format("kafka").options(**options).load()
+        return self._rejected(frame, request, part)
+
+    def rejected_of(self, records: DataFrame, request: ReadRequest, part: OffsetRange) -> DataFrame:
+        return self._rejected(records, request, part)
+
+    def _rejected(
+        self, frame: DataFrame, request: ReadRequest, part: OffsetRange | None
+    ) -> DataFrame:
+        from pyspark.sql import functions as F
+
         latest = latest_in(request, part, arrival=F.col("timestamp"))
-        rejected = parser.rejected(frame, frame["value"].cast("string"), latest)
+        rejected = self.parser(request).rejected(frame, frame["value"].cast("string"), latest)
         raw = F.col("value").alias("raw")
         return rejected.select("reason", raw, "topic", "partition", "offset", "timestamp")
 

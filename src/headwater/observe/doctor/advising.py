@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from headwater.events import AdviceGiven, Report
-from headwater.observe.doctor.cases import Recent
+from headwater.observe.doctor.cases import WARM_UP_S, Recent
 from headwater.observe.doctor.examination import cases_of
 from headwater.observe.doctor.rules import advice
 from headwater.runtime.about import read_about
@@ -22,11 +22,13 @@ _NEWEST_BYTES = 4_000_000
 class Adviser:
     """Looks at one pipeline; hints are left to who asks for them."""
 
-    def __init__(self, local_folder: Path, pipeline: str, report: Report) -> None:
+    def __init__(
+        self, local_folder: Path, pipeline: str, report: Report, *, warm_up_s: float = WARM_UP_S
+    ) -> None:
         self._folder = history_folder(local_folder, pipeline)
         self._reader = HistoryReader(self._folder, newest_bytes=_NEWEST_BYTES)
         self._report = report
-        self._recent = Recent()
+        self._recent = Recent(can_wait=True, warm_up_s=warm_up_s)
         self._told: set[tuple[str, str]] = set()
 
     def look(self) -> None:
@@ -42,10 +44,16 @@ class Adviser:
 
 @contextmanager
 def advising(
-    local_folder: Path, pipeline: str, report: Report, *, every_s: float = _EVERY_S
+    local_folder: Path,
+    pipeline: str,
+    report: Report,
+    *,
+    every_s: float = _EVERY_S,
+    warm_up_s: float = WARM_UP_S,
 ) -> Iterator[None]:
     """Looks once a minute in a thread of its own."""
-    adviser, is_over = Adviser(local_folder, pipeline, report), threading.Event()
+    adviser = Adviser(local_folder, pipeline, report, warm_up_s=warm_up_s)
+    is_over = threading.Event()
 
     def work() -> None:
         while not is_over.wait(every_s):

@@ -15,7 +15,11 @@ from headwater.events import BatchCompleted, LateCount
 from headwater.runtime.history import Record
 
 RECENT = 200
-_WARM_UP = 2
+FEWEST = 5
+"""Batches that a rule wants to see before it speaks."""
+WARM_UP_S = 120.0
+"""How long the JVM of a new run is busy compiling: batches take a multiple of what they will."""
+_LOADING = 2
 """Batches at the start of a run that load classes and read metadata, and tell nothing else."""
 _FIELDS = {f.name for f in dataclasses.fields(BatchCompleted)}
 
@@ -104,11 +108,18 @@ class Case:
 
 
 class Recent:
-    """The newest batches of every table, fed record by record; memory does not grow with time."""
+    """The newest batches of every table, fed record by record; memory does not grow with time.
 
-    def __init__(self) -> None:
+    Those of a run's first minutes count until there are enough later ones, or, for who looks all
+    the time and `can_wait`, never.
+    """
+
+    def __init__(self, *, can_wait: bool = False, warm_up_s: float = WARM_UP_S) -> None:
+        self._can_wait = can_wait
+        self._warm_up_s = warm_up_s
         self._records: dict[str, deque[Record]] = {}
         self._seen: dict[str, int] = {}
+        self._warm_at_s: dict[str, float] = {}
 
     def add(self, record: Record) -> None:
         table = record.table
@@ -116,9 +127,10 @@ class Recent:
             return
         if record.kind == "QueryStarted":
             self._records[table], self._seen[table] = deque(maxlen=RECENT), 0
+            self._warm_at_s[table] = epoch_s(record.at) + self._warm_up_s
         elif record.kind == "BatchCompleted":
             self._seen[table] = self._seen.get(table, 0) + 1
-            if self._seen[table] > _WARM_UP:
+            if self._seen[table] > _LOADING:
                 self._records.setdefault(table, deque(maxlen=RECENT)).append(record)
 
     @property
@@ -126,7 +138,11 @@ class Recent:
         return list(self._records)
 
     def batches(self, table: str) -> tuple[BatchCompleted, ...]:
-        return tuple(batch_of(record) for record in self._records.get(table, ()))
+        found = self._records.get(table, ())
+        warm_at_s = self._warm_at_s.get(table, 0.0)
+        warm = [record for record in found if epoch_s(record.at) >= warm_at_s]
+        counts = warm if self._can_wait or len(warm) >= FEWEST else found
+        return tuple(batch_of(record) for record in counts)
 
 
 def cases(

@@ -12,13 +12,16 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from headwater.definitions import duration_ms
-from headwater.observe.doctor.cases import Case, epoch_s, median, slope
+from headwater.observe.doctor.cases import FEWEST, Case, epoch_s, median, slope
 from headwater.runtime.session import CHANGELOG
 
-_FEWEST = 5
-"""Batches that a rule wants to see before it speaks."""
 _MUCH = 0.4
 """The share of a batch that may go into something else than rows."""
+_MISSED = 1.4
+"""A batch that is a little longer than the trigger's interval costs nothing: the next one follows
+at once, with a few more rows."""
+_FULL = 0.8
+"""The share of time in batches from which on a table has no time left."""
 _PROCESSORS = ("transformWithState", "applyInPandasWithState")
 _LOG_WRITES = ("walCommit", "commitOffsets", "commitBatch")
 
@@ -51,7 +54,7 @@ def advice(cases: Iterable[Case]) -> list[Advice]:
 def too_many_partitions(case: Case) -> Advice | None:
     busy = case.busy
     partitions = max((b.state_partitions or 0 for b in busy), default=0)
-    if len(busy) < _FEWEST or partitions <= 4 * case.cores:
+    if len(busy) < FEWEST or partitions <= 4 * case.cores:
         return None
     batch_ms = median(b.duration_ms for b in busy)
     return Advice(
@@ -70,7 +73,7 @@ def too_many_partitions(case: Case) -> Advice | None:
 
 def state_commits_dominate(case: Case) -> Advice | None:
     busy = [b for b in case.busy if b.state_commit_ms is not None]
-    if len(busy) < _FEWEST or max(b.state_partitions or 0 for b in busy) > 4 * case.cores:
+    if len(busy) < FEWEST or max(b.state_partitions or 0 for b in busy) > 4 * case.cores:
         return None
     commit_ms = median(b.state_commit_ms or 0 for b in busy)
     batch_ms = median(b.duration_ms for b in busy)
@@ -105,7 +108,7 @@ def _shorter_commits(case: Case, batch_ms: float, share: float) -> tuple[str, st
 
 def backlog_grows(case: Case) -> Advice | None:
     busy = [b for b in case.busy if b.kafka_lag is not None]
-    if len(busy) < _FEWEST:
+    if len(busy) < FEWEST:
         return None
     lags = [b.kafka_lag or 0 for b in busy]
     per_s = slope([(epoch_s(b.at), float(b.kafka_lag or 0)) for b in busy])
@@ -139,10 +142,10 @@ def _faster(case: Case) -> str:
 
 def batch_longer_than_trigger(case: Case) -> Advice | None:
     interval_ms, busy = case.interval_ms, case.busy
-    if interval_ms is None or len(busy) < _FEWEST:
+    if interval_ms is None or len(busy) < FEWEST:
         return None
     batch_ms = median(b.duration_ms for b in busy)
-    if batch_ms <= 1.1 * interval_ms:
+    if batch_ms <= _MISSED * interval_ms:
         return None
     fixed = case.share("queryPlanning", *_LOG_WRITES)
     return Advice(
@@ -161,7 +164,7 @@ def batch_longer_than_trigger(case: Case) -> Advice | None:
 def _runs_small_batches(case: Case, fixed: float) -> bool:
     """Whether one batch follows the other and this share of each has nothing to do with rows. A
     trigger that is too short has a rule of its own: one table gets one advice on its trigger."""
-    follows = len(case.busy) >= _FEWEST and case.load >= 0.5
+    follows = len(case.busy) >= FEWEST and case.load >= 0.5
     return follows and fixed >= _MUCH and batch_longer_than_trigger(case) is None
 
 
@@ -209,7 +212,7 @@ def log_writes_dominate(case: Case) -> Advice | None:
 def watermark_held_back(case: Case) -> Advice | None:
     """One source is silent and others are not; the slowest watermark counts."""
     busy = case.busy
-    if len(busy) < _FEWEST or not _stands_still(case):
+    if len(busy) < FEWEST or not _stands_still(case):
         return None
     totals: dict[str, int] = {}
     for batch in busy:
@@ -233,7 +236,7 @@ def watermark_held_back(case: Case) -> Advice | None:
 
 def watermark_stuck(case: Case) -> Advice | None:
     busy = case.busy
-    if len(busy) < _FEWEST + 3 or not _stands_still(case) or watermark_held_back(case):
+    if len(busy) < FEWEST + 3 or not _stands_still(case) or watermark_held_back(case):
         return None
     moves = {b.latency_max_ms for b in busy if b.latency_max_ms is not None}
     if not moves:
@@ -360,7 +363,7 @@ def _when_full(case: Case) -> tuple[str, ...]:
 
 def few_kafka_partitions(case: Case) -> Advice | None:
     busy = [b for b in case.busy if b.kafka_lags]
-    if len(busy) < _FEWEST or case.load < 0.8:
+    if len(busy) < FEWEST or case.load < 0.8:
         return None
     asked = max((source.get("min_partitions") or 0 for source in case.sources), default=0)
     partitions = max(len(busy[-1].kafka_lags), asked)
@@ -383,12 +386,12 @@ def few_kafka_partitions(case: Case) -> Advice | None:
 
 def skewed_partitions(case: Case) -> Advice | None:
     busy = [b for b in case.busy if len(b.kafka_lags) > 2]
-    if len(busy) < _FEWEST:
+    if len(busy) < FEWEST:
         return None
     lags = busy[-1].kafka_lags
     name, most = max(lags.items(), key=lambda item: item[1])
     others = median(lag for partition, lag in lags.items() if partition != name)
-    before = busy[-_FEWEST].kafka_lags.get(name, 0)
+    before = busy[-FEWEST].kafka_lags.get(name, 0)
     if any((source.get("min_partitions") or 0) > len(lags) for source in case.sources):
         return None
     if most < 10_000 or most < 10 * max(1.0, others) or before < 0.2 * most:
@@ -423,7 +426,7 @@ def many_small_files(case: Case) -> Advice | None:
 
 def python_dominates(case: Case) -> Advice | None:
     busy, functions = case.busy, case.node.get("python") or []
-    if not functions or len(busy) < _FEWEST or case.load < 0.5:
+    if not functions or len(busy) < FEWEST or case.load < _FULL:
         return None
     per_core = median(b.processed_rows_per_s for b in busy) / case.cores
     if case.share("addBatch") < 0.6 or per_core > 20_000:

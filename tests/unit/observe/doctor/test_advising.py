@@ -30,7 +30,7 @@ def write(folder: Path, *, partitions: int, first: int = 0) -> None:
 
 def test_what_is_found_later_is_told_and_nothing_twice(tmp_path: Path) -> None:
     told: list[Event] = []
-    adviser = Adviser(tmp_path, "app", told.append)
+    adviser = Adviser(tmp_path, "app", told.append, warm_up_s=0)
     adviser.look()
     write(tmp_path, partitions=2)
     adviser.look()
@@ -45,8 +45,17 @@ def test_what_is_found_later_is_told_and_nothing_twice(tmp_path: Path) -> None:
     assert said.setting.startswith("shuffle_partitions = 2")
 
 
+def test_nothing_is_told_of_a_run_that_warms_up(tmp_path: Path) -> None:
+    told: list[Event] = []
+    adviser = Adviser(tmp_path, "app", told.append)
+    write(tmp_path, partitions=200)
+    adviser.look()
+    assert told == []
+
+
 def test_a_run_is_looked_at_until_it_ends(tmp_path: Path) -> None:
     write(tmp_path, partitions=200)
     heard = threading.Event()
-    with advising(tmp_path, "app", lambda event: heard.set(), every_s=0.01):
+    hears = advising(tmp_path, "app", lambda event: heard.set(), every_s=0.01, warm_up_s=0)
+    with hears:
         assert heard.wait(30)

@@ -1,4 +1,5 @@
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 from headwater.observe.doctor.cases import Recent, cases
@@ -33,6 +34,20 @@ def test_only_the_last_run_counts_and_not_its_first_batches() -> None:
     records = [STARTED, *map(batch, range(5)), STARTED, *map(batch, range(5, 10))]
     [case] = cases(recent(records), None)
     assert [b.batch for b in case.batches] == [7, 8, 9]
+
+
+def test_the_first_minutes_count_until_there_is_enough_after_them() -> None:
+    late = [replace(batch(n), at="2026-01-01T12:02:10.000Z") for n in range(6, 11)]
+    early = [STARTED, *map(batch, range(6))]
+    [case] = cases(recent([*early, *late[:-1]]), None)
+    assert [b.batch for b in case.batches] == [2, 3, 4, 5, 6, 7, 8, 9]
+    [case] = cases(recent([*early, *late]), None)
+    assert [b.batch for b in case.batches] == [6, 7, 8, 9, 10]
+    patient = Recent(can_wait=True)
+    for record in [*early, *late[:1]]:
+        patient.add(record)
+    [case] = cases(patient, None)
+    assert [b.batch for b in case.batches] == [6]
 
 
 def test_facts_of_a_newer_version_are_left_out() -> None:

@@ -138,7 +138,7 @@ NEARLY = {
     "too_many_partitions": case(*run(10, state_partitions=8)),
     "state_commits_dominate": case(*run(10, state_commit_ms=80)),
     "backlog_grows": case(*growing_lag(0)),
-    "batch_longer_than_trigger": case(*run(10, duration_ms=1050)),
+    "batch_longer_than_trigger": case(*run(10, duration_ms=1350)),
     "planning_dominates": case(*run(20, durations_ms=PLANNING)),
     "log_writes_dominate": case(*dense(durations_ms=LOGGING), is_async_progress=True),
     "watermark_held_back": case(*run(10, source_rows=TWO)),
@@ -152,7 +152,10 @@ NEARLY = {
     "few_kafka_partitions": case(*dense(kafka_lag=10, kafka_lags={"signals:0": 10})),
     "skewed_partitions": case(*run(10, kafka_lags=dict.fromkeys(SKEW, 90_000))),
     "many_small_files": replace(HEALTHY, files=StoredFiles(5000, 5000 * 8 * MEGABYTE)),
-    "python_dominates": case(*run(20), python=["clean"]),
+    "python_dominates": case(
+        *run(20, duration_ms=700, processed_rows_per_s=4000.0, durations_ms={"addBatch": 690}),
+        python=["clean"],
+    ),
     "faster_trigger_possible": case(*run(10), **KAFKA_TO_KAFKA),
 }
 
