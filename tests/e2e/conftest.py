@@ -114,15 +114,18 @@ class Command:
         self.until_true(lambda: text in self.output)
 
     def until_true(self, condition: Callable[[], bool]) -> None:
-        """Returns as soon as the condition is true, which a process that has ended may have left
-        behind."""
+        """Returns as soon as the condition is true, if only for a moment, or the process has ended
+        and left it behind."""
+        was_true = False
 
         def is_over() -> bool:
-            return condition() or self.process.poll() is not None
+            nonlocal was_true
+            was_true = condition()
+            return was_true or self.process.poll() is not None
 
         assert wait_until(is_over, timeout_s=WAIT_S), self.output
         self._drain()
-        assert condition(), self.output
+        assert was_true or condition(), self.output
 
     def end(self, by: signal.Signals | None = None) -> int:
         """The exit code, after a signal where one is given."""

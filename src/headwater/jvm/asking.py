@@ -8,13 +8,15 @@ the driver becomes a literal of that batch. Executors never see the object.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from headwater.jvm.classes import EXPRESSIONS, TYPES, java_class, module
 from headwater.jvm.jar import VERSIONS
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
+
+Answer = TypeVar("Answer")
 
 _RELATION = "org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation"
 
@@ -25,7 +27,7 @@ def asked_per_batch(spark: SparkSession, read: Callable[[], int]) -> Column:
 
     supplier = java_class(spark, "java.lang.Class").forName("java.util.function.LongSupplier")
     kind = java_class(spark, TYPES + "ObjectType")(supplier)
-    asked = java_class(spark, EXPRESSIONS + "Literal")(_supplier(read), kind)
+    asked = java_class(spark, EXPRESSIONS + "Literal")(Asked(read), kind)
     invoke = java_class(spark, EXPRESSIONS + "objects.Invoke")
     none, long = module(spark, "scala.collection.immutable.Nil"), module(spark, TYPES + "LongType")
     invoked = invoke(asked, "getAsLong", long, none, none, False, False, True)
@@ -43,7 +45,7 @@ def rows_per_batch(
     from pyspark.sql import functions as F
 
     session = spark._jsparkSession
-    versions = java_class(spark, VERSIONS)(session, place, column, _supplier(version))
+    versions = java_class(spark, VERSIONS)(session, place, column, Asked(version))
     relation = java_class(spark, _RELATION)
     none = module(spark, "scala.None")
     datasets = java_class(spark, "org.apache.spark.sql.classic.Dataset")
@@ -52,21 +54,20 @@ def rows_per_batch(
     return files.where(F.col(column) == asked_per_batch(spark, version))
 
 
-def _supplier(read: Callable[[], int]) -> Any:
-    from pyspark import SparkContext
-    from pyspark.java_gateway import ensure_callback_server_started
-
-    ensure_callback_server_started(SparkContext._gateway)  # type: ignore[no-untyped-call]  # PySpark has no type for it
-    return _Supplier(read)
-
-
-class _Supplier:
+class Asked(Generic[Answer]):
     """Called by Spark."""
 
-    def __init__(self, read: Callable[[], int]) -> None:
+    def __init__(self, read: Callable[[], Answer]) -> None:
+        from pyspark import SparkContext
+        from pyspark.java_gateway import ensure_callback_server_started
+
+        ensure_callback_server_started(SparkContext._gateway)  # type: ignore[no-untyped-call]  # PySpark has no type for it
         self._read = read
 
-    def getAsLong(self) -> int:  # noqa: N802 - Java's names
+    def get(self) -> Answer:
+        return self._read()
+
+    def getAsLong(self) -> Answer:  # noqa: N802 - Java's names
         return self._read()
 
     def toString(self) -> str:  # noqa: N802
@@ -79,4 +80,4 @@ class _Supplier:
         return other is self
 
     class Java:
-        implements = ["java.util.function.LongSupplier"]
+        implements = ["java.util.function.LongSupplier", "java.util.function.Supplier"]

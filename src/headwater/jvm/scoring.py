@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from headwater.jvm.asking import Asked
 from headwater.jvm.classes import EXPRESSIONS, TYPES, java_class, module, sequence
 from headwater.jvm.jar import SCORER
 
@@ -63,14 +64,10 @@ def scored_per_batch(
     spark: SparkSession, row: Column, handle: Callable[[], bytes], adds: StructType
 ) -> Column:
     """The same by the scorer that `handle` says whenever Spark plans a batch."""
-    from pyspark import SparkContext
-    from pyspark.java_gateway import ensure_callback_server_started
-
-    ensure_callback_server_started(SparkContext._gateway)  # type: ignore[no-untyped-call]  # PySpark has no type for it
     classes = java_class(spark, "java.lang.Class")
     supplier = classes.forName("java.util.function.Supplier")
     kind = java_class(spark, TYPES + "ObjectType")(supplier)
-    asked = java_class(spark, EXPRESSIONS + "Literal")(_Supplier(handle), kind)
+    asked = java_class(spark, EXPRESSIONS + "Literal")(Asked(handle), kind)
     handle_of_batch = _invoked(spark, asked, "get", module(spark, TYPES + "BinaryType"))
     static = java_class(spark, EXPRESSIONS + "objects.StaticInvoke")
     given = sequence(spark, [handle_of_batch, _expression(spark, row)])
@@ -102,25 +99,3 @@ def _column(spark: SparkSession, expression: Any) -> Column:
     return Column(
         java_class(spark, "org.apache.spark.sql.classic.ExpressionUtils").column(expression)
     )
-
-
-class _Supplier:
-    """Called by Spark."""
-
-    def __init__(self, read: Callable[[], bytes]) -> None:
-        self._read = read
-
-    def get(self) -> bytes:
-        return self._read()
-
-    def toString(self) -> str:  # noqa: N802 - Java's names
-        return "of this batch"
-
-    def hashCode(self) -> int:  # noqa: N802
-        return id(self) & 0x7FFFFFFF
-
-    def equals(self, other: object) -> bool:
-        return other is self
-
-    class Java:
-        implements = ["java.util.function.Supplier"]

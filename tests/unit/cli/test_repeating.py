@@ -3,7 +3,7 @@
 import contextlib
 import os
 import signal
-import time
+import threading
 
 import pytest
 
@@ -12,7 +12,7 @@ from headwater.cli.repeating import repeated
 
 def interrupt() -> None:
     os.kill(os.getpid(), signal.SIGINT)
-    time.sleep(60)
+    assert not threading.Event().wait(60), "Ctrl-C comes while it waits"
 
 
 def swallowed() -> str:
