@@ -16,6 +16,7 @@ from headwater.cli import options
 
 if TYPE_CHECKING:
     from headwater.cli.app import Application
+    from headwater.cli.demo_verdict import Length
     from headwater.cli.drive import Driver
     from headwater.demo.simulator import Fleet
     from headwater.events import Event, Report
@@ -39,9 +40,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--for",
         dest="for_s",
         type=options.seconds,
-        default=120.0,
         metavar="120s",
-        help="how long the fleet writes (default: %(default)g s)",
+        help="how long the fleet writes (default: two minutes; on a slow machine until what was"
+        " found after a retraining can be judged)",
     )
     parser.add_argument(
         "--rate",
@@ -135,6 +136,7 @@ def _run(
 ) -> int:
     from headwater.cli.demo_verdict import (
         Delays,
+        Length,
         proof_of,
         tell_findings,
         tell_proof,
@@ -169,22 +171,22 @@ def _run(
             TOPIC,
             rate=args.rate,
             devices=args.devices,
-            for_s=args.for_s,
             truth=Path(_TRUTH),
         )
         with step("The fleet writes its last two days", report):
             fleet.write_history()
         view = view_for(f"demo  {args.rate:,} records/s from {args.devices:,} devices")
         driver = Driver(view, signals, first_rows=lambda table: first_rows(application, table))
-        delays = Delays()
+        delays, length = Delays(), Length(args.for_s)
 
         def hear(event: Event) -> None:
             driver.report(event)
             delays.hear(event)
+            length.hear(event)
 
         started = application.pipeline.start(plan=plan, report=hear, app=APP)
         with advising(local, application.pipeline.name, started.tell):
-            was_forced, ends = _drive(started, driver, fleet, application)
+            was_forced, ends = _drive(started, driver, fleet, length, application)
         code = tell_end(started, driver, was_forced=was_forced)
         with step("Asking the first baseline what it would have found", report):
             frozen = without_learning(application, spark)
@@ -196,7 +198,11 @@ def _run(
 
 
 def _drive(
-    started: RunningPipeline, driver: Driver, fleet: Fleet, application: Application
+    started: RunningPipeline,
+    driver: Driver,
+    fleet: Fleet,
+    length: Length,
+    application: Application,
 ) -> tuple[bool, dict[int, int]]:
     """Lets the fleet write, then the pipeline read what is left; also after Ctrl-C."""
     from headwater.connectors.kafka import end_offsets
@@ -206,7 +212,8 @@ def _drive(
     try:
         before, began = fleet.sent, time.monotonic()
         fleet.start()
-        driver.drive(started, is_over=lambda: fleet.has_ended)
+        length.begin()
+        driver.drive(started, is_over=lambda: fleet.has_ended or length.is_over())
         fleet.stop()
         broker, ended = application.settings.connection("kafka"), time.monotonic()
         ends = end_offsets(broker, TOPIC)

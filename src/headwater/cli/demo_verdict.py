@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,10 +16,14 @@ from headwater.demo.findings import collected
 from headwater.demo.judging import Finding, judged, read_truth
 from headwater.demo.proof import Proof, alerts_in, counted_in, prove
 from headwater.demo.simulator import SETTLES_S, Fleet
-from headwater.events import BatchCompleted, Event
+from headwater.events import BatchCompleted, Event, ModelPublished
 from headwater.runtime.latency import quantile
 from headwater.runtime.models import ModelStore, Version
 from headwater.runtime.storage import Storage
+
+_SHORTEST_S, _LONGEST_S = 120.0, 300.0
+_JUDGED_S = SETTLES_S + 15
+"""After a retraining: faults that begin in this time can be found."""
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -59,6 +64,32 @@ def tell_proof(fleet: Fleet, proof: Proof | None) -> ExitCode:
         return ExitCode.FAILED
     print("\n".join(proof.lines()), flush=True)
     return ExitCode.OK if proof.holds else ExitCode.FAILED
+
+
+class Length:
+    """How long the fleet writes: as long as was asked for, or until there is something to judge.
+
+    `clock` says the seconds."""
+
+    def __init__(self, asked_s: float | None, clock: Callable[[], float] = time.monotonic) -> None:
+        self._asked_s, self._clock = asked_s, clock
+        self._began_s = clock()
+        self._learnt_s: float | None = None
+
+    def begin(self) -> None:
+        self._began_s = self._clock()
+
+    def hear(self, event: Event) -> None:
+        if isinstance(event, ModelPublished) and event.previous and self._learnt_s is None:
+            self._learnt_s = self._clock()
+
+    def is_over(self) -> bool:
+        now_s = self._clock()
+        wrote_s = now_s - self._began_s
+        if self._asked_s is not None:
+            return wrote_s >= self._asked_s
+        is_judged = self._learnt_s is not None and now_s - self._learnt_s >= _JUDGED_S
+        return wrote_s >= (_SHORTEST_S if is_judged else _LONGEST_S)
 
 
 class Delays:

@@ -100,9 +100,9 @@ demo.model(
 @demo.view
 def scored(readings: DataFrame, baseline: DataFrame) -> DataFrame:
     """Readings beside what their device's baseline expects, in the JVM; none before the first."""
-    expected = baselines.expected(F.col("at"))
+    expected, usual = baselines.expected(F.col("at")), baselines.usual(F.col("at"))
     known = readings.join(F.broadcast(baseline), "device").withColumn("expected", expected)
-    return known.withColumn("off", (F.col("celsius") - F.col("expected")) / F.col("spread"))
+    return known.withColumn("off", (F.col("celsius") - F.col("expected")) / usual)
 
 
 @demo.table(into=kafka(ANOMALIES, create=True), key="device", trigger="1 second")

@@ -23,6 +23,8 @@ _ROUNDS = 8
 _LEAST_SPREAD = 0.1
 _PARTS = 8
 _HOLD = 1e-6
+_WIDENS = 0.15
+"""By so much of itself the usual spread grows with every day that the baseline is older."""
 _WORST = 5.0
 """Degrees: what an evaluation counts for a reading that is further off, or not expected at all."""
 
@@ -30,12 +32,21 @@ _WORST = 5.0
 def expected(at: Column) -> Column:
     """What the baseline beside a reading expects of it."""
     angle = F.pmod(F.unix_millis(at), F.lit(_DAY_MS)) * F.lit(2 * math.pi / _DAY_MS)
-    days = (F.unix_millis(at) - F.unix_millis("since")) / F.lit(_DAY_MS)
-    total = F.col("level") + F.col("trend") * days
+    total = F.col("level") + F.col("trend") * _days_since(at)
     waves = (F.sin(angle), F.cos(angle), F.sin(angle * 2), F.cos(angle * 2))
     for name, wave in zip(WAVES, waves, strict=True):
         total = total + F.col(name) * wave
     return total
+
+
+def usual(at: Column) -> Column:
+    """How far a normal reading may be from that: the further, the longer ago the baseline was
+    learnt, since seasons change."""
+    return F.col("spread") * (1 + F.lit(_WIDENS) * F.greatest(_days_since(at), F.lit(0.0)))
+
+
+def _days_since(at: Column) -> Column:
+    return (F.unix_millis(at) - F.unix_millis("since")) / F.lit(_DAY_MS)
 
 
 def learnt(raw: DataFrame) -> DataFrame:

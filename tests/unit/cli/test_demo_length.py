@@ -1,0 +1,57 @@
+"""The demo writes as long as was asked for, or until there is something to judge."""
+
+from headwater.cli.demo_verdict import Length
+from headwater.events import ModelPublished
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now_s = 1000.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+def published(version: int) -> ModelPublished:
+    return ModelPublished("baseline", version, previous=version - 1)
+
+
+def is_over_at(length: Length, clock: Clock, seconds: float) -> bool:
+    clock.now_s = 1000.0 + seconds
+    return length.is_over()
+
+
+def test_what_was_asked_for_is_kept() -> None:
+    clock = Clock()
+    length = Length(20, clock)
+    assert not is_over_at(length, clock, 19)
+    assert is_over_at(length, clock, 21)
+
+
+def test_two_minutes_are_enough_where_the_retraining_is_old_enough() -> None:
+    clock = Clock()
+    length = Length(None, clock)
+    length.hear(published(1))
+    clock.now_s += 60
+    length.hear(published(2))
+    assert not is_over_at(length, clock, 119)
+    assert is_over_at(length, clock, 121)
+
+
+def test_a_retraining_that_comes_late_is_waited_for() -> None:
+    clock = Clock()
+    length = Length(None, clock)
+    length.hear(published(1))
+    assert not is_over_at(length, clock, 130)
+    length.hear(published(2))
+    assert not is_over_at(length, clock, 160)
+    # A later version does not put the end off.
+    length.hear(published(3))
+    assert is_over_at(length, clock, 171)
+
+
+def test_without_a_retraining_it_ends_all_the_same() -> None:
+    clock = Clock()
+    length = Length(None, clock)
+    assert not is_over_at(length, clock, 299)
+    assert is_over_at(length, clock, 301)
