@@ -66,6 +66,10 @@ def tell_proof(fleet: Fleet, proof: Proof | None) -> ExitCode:
     return ExitCode.OK if proof.holds else ExitCode.FAILED
 
 
+def is_retraining(event: Event) -> bool:
+    return isinstance(event, ModelPublished) and event.previous > 0
+
+
 class Length:
     """How long the fleet writes: as long as was asked for, or until there is something to judge.
 
@@ -80,7 +84,7 @@ class Length:
         self._began_s = self._clock()
 
     def hear(self, event: Event) -> None:
-        if isinstance(event, ModelPublished) and event.previous and self._learnt_s is None:
+        if is_retraining(event) and self._learnt_s is None:
             self._learnt_s = self._clock()
 
     def is_over(self) -> bool:
@@ -93,12 +97,17 @@ class Length:
 
 
 class Delays:
-    """How long the alerts took from the arrival of a reading to their commit in PostgreSQL."""
+    """How long the alerts took from the arrival of a reading to their commit in PostgreSQL, from
+    the first retraining on, as everything is judged."""
 
     def __init__(self) -> None:
         self._rows: Counter[int] = Counter()
+        self._is_learnt = False
 
     def hear(self, event: Event) -> None:
+        if is_retraining(event) and not self._is_learnt:
+            self._is_learnt = True
+            self._rows.clear()
         if isinstance(event, BatchCompleted) and event.table == "alerts":
             self._rows.update(event.latency_rows)
 

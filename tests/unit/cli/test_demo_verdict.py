@@ -1,7 +1,10 @@
-"""The demo writes as long as was asked for, or until there is something to judge."""
+"""The demo writes as long as was asked for, or until there is something to judge, and judges from
+the first retraining on."""
 
-from headwater.cli.demo_verdict import Length
-from headwater.events import ModelPublished
+import pytest
+
+from headwater.cli.demo_verdict import Delays, Length
+from headwater.events import BatchCompleted, ModelPublished
 
 
 class Clock:
@@ -55,3 +58,16 @@ def test_without_a_retraining_it_ends_all_the_same() -> None:
     length = Length(None, clock)
     assert not is_over_at(length, clock, 299)
     assert is_over_at(length, clock, 301)
+
+
+def alerts(latency_ms: int) -> BatchCompleted:
+    at = "2026-01-01T12:00:00.000Z"
+    return BatchCompleted("alerts", 1, at, 10, 1.0, 2.0, 100, latency_rows={latency_ms: 10})
+
+
+def test_delays_count_from_the_first_retraining_on(capsys: pytest.CaptureFixture[str]) -> None:
+    delays = Delays()
+    for event in (published(1), alerts(9000), published(2), alerts(2000), published(3)):
+        delays.hear(event)
+    delays.tell()
+    assert "p50 2.0 s, p99 2.0 s" in capsys.readouterr().out
