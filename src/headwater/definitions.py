@@ -80,6 +80,29 @@ def spark_duration(text: str) -> str:
     return f"{duration_ms(text)} milliseconds"
 
 
+_HISTORY = re.compile(r"^\s*(.+?)\s+of\s+(\S+)\s*$", re.I)
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """How far back rows are looked at, from the newest time of a column on.
+
+    >>> History.parse("30 days of at")
+    History(column='at', ms=2592000000)
+    """
+
+    column: str
+    ms: int
+
+    @classmethod
+    def parse(cls, text: str) -> History:
+        """Raises `InvalidDuration` where the text is no such length of a column."""
+        match = _HISTORY.match(text) if isinstance(text, str) else None
+        if match is None:
+            raise InvalidDuration("history", text)
+        return cls(match.group(2), duration_ms(match.group(1), what="history"))
+
+
 @dataclass(frozen=True, slots=True)
 class Trigger:
     """When a table's query runs a batch.
@@ -391,6 +414,7 @@ class Model:
     schema: str | None = None
     evaluate: Callable[[Any, Any], float] | None = field(default=None, compare=False)
     held_back: float = 0.2
+    history: History | None = None
     location: Location = field(default=Location("<unknown>", 0), compare=False)
 
     @property

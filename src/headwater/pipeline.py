@@ -18,6 +18,7 @@ from headwater.definitions import (
     Definition,
     Definitions,
     Guarantee,
+    History,
     Late,
     Limit,
     Lookup,
@@ -195,6 +196,7 @@ class Pipeline:
         schema: str | StructType | None = None,
         evaluate: Callable[[Any, DataFrame], float] | None = None,
         held_back: float = 0.2,
+        history: str | None = None,
         name: str | None = None,
     ) -> Callable[[Callable[P, R]], ModelHandle[P, R]]:
         """Declares what is learnt from the stored rows of a table, in versions.
@@ -203,7 +205,8 @@ class Pipeline:
         without a schema, any Python object. A running pipeline trains it `every` so often. With
         `evaluate(model, rows) -> float` (higher is better) a part of the rows, `held_back`, is not
         learnt from, and a version is published only where it scores better on them than the one
-        in use. Tables read a model like a lookup; without a version it is empty.
+        in use. With a `history` such as "30 days of at" older rows are not looked at, neither to
+        learn nor to judge. Tables read a model like a lookup; without a version it is empty.
         """
         where = caller()
         if every is not None and duration_ms(every, what="every", where=where) <= 0:
@@ -221,7 +224,17 @@ class Pipeline:
                 raise InvalidModel(called, f"held_back is {held_back}", remedy, where=line)
             text = schemas.schema_text(schema, name=called, where=where)
             target = trained_on.name if isinstance(trained_on, Handle) else trained_on
-            model = Model(called, body, target, every, text, evaluate, held_back, location=line)
+            model = Model(
+                called,
+                body,
+                target,
+                every,
+                text,
+                evaluate,
+                held_back,
+                history=_history(called, history, line),
+                location=line,
+            )
             self._declare(model)
             return ModelHandle(model, function)
 
@@ -560,6 +573,16 @@ def _read_names(reads: Mapping[str, str | Handle] | None) -> dict[str, str]:
         parameter: target.name if isinstance(target, Handle) else target
         for parameter, target in (reads or {}).items()
     }
+
+
+def _history(model: str, text: str | None, where: Location) -> History | None:
+    if text is None:
+        return None
+    try:
+        return History.parse(text)
+    except InvalidDuration:
+        remedy = 'a duration of a column, such as history="30 days of at"'
+        raise InvalidModel(model, f"history is {text!r}", remedy, where=where) from None
 
 
 def _line_of(function: Callable[..., Any]) -> Location:

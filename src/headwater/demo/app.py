@@ -93,6 +93,7 @@ demo.model(
     every="20 seconds",
     schema=baselines.COLUMNS,
     evaluate=baselines.closeness,
+    history=f"{baselines.LEARNT_FROM_S:.0f} seconds of at",
     name="baseline",
 )(baselines.learnt)
 

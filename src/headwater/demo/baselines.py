@@ -17,6 +17,7 @@ COLUMNS = (
     "night_sin double, night_cos double, spread double, readings bigint"
 )
 LEARNT_FROM_S = 2 * DAY_S
+"""So much of the stored readings is looked at."""
 _DAY_MS = int(DAY_S * 1000)
 _FEWEST = 30
 _ROUNDS = 8
@@ -52,8 +53,7 @@ def _days_since(at: Column) -> Column:
 def learnt(raw: DataFrame) -> DataFrame:
     """A baseline per device from its last two days, by least squares that heed readings the less
     the further off they are. A device with few readings gets none."""
-    readings = _recent(raw, LEARNT_FROM_S)
-    columns = readings.select("device", F.unix_millis("at").alias("ms"), "celsius")
+    columns = raw.select("device", F.unix_millis("at").alias("ms"), "celsius")
     part = F.pmod(F.xxhash64("device"), F.lit(_PARTS))
     return columns.groupBy(part).applyInPandas(_fitted, COLUMNS)
 

@@ -60,7 +60,7 @@ class Trainer:
         now = dt.datetime.now(dt.UTC).isoformat(timespec="seconds")
         trained = Version(self.store.next_version(), now, 0.0, self._model.columns)
         try:
-            learn, held_back = self._split(self._rows())
+            learn, held_back = self._split(self._recent(self._rows()))
             rows = self._learnt(trained.version, learn)
             trained = replace(trained, rows=rows)
             trained = self._judged(trained, running, held_back)
@@ -72,6 +72,22 @@ class Trainer:
         self.store.record(trained)
         self._tell(trained, running)
         return trained
+
+    def _recent(self, rows: DataFrame) -> DataFrame:
+        """What the model looks at; files that are older are not read."""
+        from pyspark.sql import functions as F
+
+        history = self._model.history
+        if history is None:
+            return rows
+        if history.column not in rows.columns:
+            has = ", ".join(rows.columns)
+            raise _Refused(f"its history is of {history.column}; its table has {has}")
+        found = rows.agg(F.max(history.column)).first()
+        newest = None if found is None else found[0]
+        if newest is None:
+            return rows
+        return rows.where(F.col(history.column) > newest - dt.timedelta(milliseconds=history.ms))
 
     def _split(self, rows: DataFrame) -> tuple[DataFrame, DataFrame]:
         """Rows to learn from and rows to judge by. The same row always falls on the same side, so

@@ -98,7 +98,9 @@ def test_faults_are_found_over_five_fleets_and_better_by_a_baseline_that_learns(
 
 
 def learnt_at(readings: DataFrame, cut_s: float) -> DataFrame:
-    return baselines.learnt(readings.where(F.col("at") <= moment(BEGIN_S + cut_s)))
+    begin_s = BEGIN_S + cut_s - baselines.LEARNT_FROM_S
+    known = readings.where(F.col("at").between(moment(begin_s), moment(BEGIN_S + cut_s)))
+    return baselines.learnt(known)
 
 
 def is_used(version: int, at_s: float) -> bool:

@@ -92,6 +92,54 @@ def test_a_batch_that_runs_again_takes_the_version_it_had(spark: SparkSession) -
         assert rows_of(stage, "scored")[2:] == [("a", 1.0, 1), ("a", 17.0, 2)]
 
 
+@pytest.mark.parametrize("evaluate", [None, closeness])
+def test_rows_that_are_older_than_the_history_are_not_looked_at(
+    spark: SparkSession, evaluate: Callable[..., float] | None
+) -> None:
+    judged: list[int] = []
+
+    def watched(model: DataFrame, rows: DataFrame) -> float:
+        judged.append(rows.count())
+        return closeness(model, rows)
+
+    made = Pipeline("learning")
+    made.source("signals", memory(), schema="device string, at timestamp, celsius double")
+    made.table(name="raw")(lambda signals: signals)
+    made.model(
+        trained_on="raw",
+        name="baseline",
+        schema=MEANS,
+        history="10 minutes of at",
+        evaluate=evaluate and watched,
+        held_back=0.5,
+    )(means)
+    old = [("a", f"11:{minute:02}:00", 100.0) for minute in range(51)]
+    recent = [("a", f"11:{51 + minute % 9}:{minute:02}", 10.0) for minute in range(1, 50)]
+    with scene(made, spark) as stage:
+        stage.tape("signals").add([*old, *recent, ("a", "12:00:00", 10.0)])
+        stage.process()
+        assert stage.train("baseline").is_published
+        assert [tuple(row) for row in store_of(stage).at(1).select("mean").collect()] == [(10.0,)]
+        assert all(count < 50 for count in judged)
+        assert bool(judged) == (evaluate is not None)
+
+
+def test_a_history_of_no_column_is_refused_and_one_that_is_none_is_an_error(
+    spark: SparkSession,
+) -> None:
+    heard: list[Event] = []
+    with scene(app(history="10 minutes of at"), spark, heard) as stage:
+        stage.tape("signals").add(A_ROWS)
+        stage.process()
+        assert not stage.train("baseline").is_published
+    [refused] = [event for event in heard if isinstance(event, ModelRefused)]
+    assert refused.reason == "its history is of at; its table has device, celsius"
+    for text in ("10 minutes", "long of at", "at"):
+        with pytest.raises(InvalidModel, match="cannot be trained") as refusal:
+            app(history=text)
+        assert refusal.value.found == f"history is {text!r}"
+
+
 def test_a_worse_version_is_refused_and_a_better_one_is_published(spark: SparkSession) -> None:
     mean = {"value": 1000.0}
 
