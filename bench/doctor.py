@@ -232,10 +232,15 @@ def _short_trigger(app: Pipeline, place: Place, told: Advice | None) -> None:
 
 
 def _large_state(app: Pipeline, place: Place, told: Advice | None) -> None:
-    app.source("ticks", rate(rows_per_batch=5000))
-    app.table(name="out", into=memory(), mode="complete", unbounded_state=True)(
-        lambda ticks: ticks.groupBy("value").count().limit(1)
-    )
+    """Little to do for a row, but several states to commit after every batch."""
+    app.source("ticks", rate(rows_per_batch=4000))
+
+    def out(ticks: DataFrame) -> DataFrame:
+        for number in range(2):
+            ticks = ticks.withColumn("id", F.col("value") + number).dropDuplicates(["id"])
+        return ticks
+
+    app.table(name="out", into=memory(), unbounded_state=True)(out)
 
 
 def _many_steps(app: Pipeline, place: Place, told: Advice | None) -> None:
