@@ -120,11 +120,19 @@ def _judged(
             advised = _case(one, well, found, storage=storage)
         told |= {
             "setting": found.setting.replace(str(sick.folder), "<folder>"),
-            "is_still_told": one.rule in {said.rule for said in advice([advised])},
+            "is_still_told": any(
+                said.rule == one.rule and _named(said) == _named(found)
+                for said in advice([advised])
+            ),
             "advised": one.cost(advised, well),
         }
     print(json.dumps(told), flush=True)
     return told
+
+
+def _named(told: Advice) -> str:
+    """What is to be set; another value of it is the same advice, another setting is the next."""
+    return re.split(r"[=\d]", told.setting)[0]
 
 
 def _case(one: Condition, place: Place, told: Advice | None, *, storage: str) -> Case:
