@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
 import re
@@ -578,11 +579,12 @@ def _read_names(reads: Mapping[str, str | Handle] | None) -> dict[str, str]:
 def _history(model: str, text: str | None, where: Location) -> History | None:
     if text is None:
         return None
-    try:
-        return History.parse(text)
-    except InvalidDuration:
-        remedy = 'a duration of a column, such as history="30 days of at"'
-        raise InvalidModel(model, f"history is {text!r}", remedy, where=where) from None
+    with contextlib.suppress(InvalidDuration):
+        history = History.parse(text)
+        if history.ms > 0:
+            return history
+    remedy = 'a duration of a column, such as history="30 days of at"'
+    raise InvalidModel(model, f"history is {text!r}", remedy, where=where)
 
 
 def _line_of(function: Callable[..., Any]) -> Location:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 _PARTS = 1000
+_TIMES = ("timestamp", "timestamp_ntz", "date")
 _ENDS_S = 10.0
 """How long a stop waits for a training that Spark cannot interrupt."""
 _LOOKS_S = 5.0
@@ -83,11 +84,13 @@ class Trainer:
         if history.column not in rows.columns:
             has = ", ".join(rows.columns)
             raise _Refused(f"its history is of {history.column}; its table has {has}")
-        found = rows.agg(F.max(history.column)).first()
-        newest = None if found is None else found[0]
-        if newest is None:
+        if rows.schema[history.column].dataType.typeName() not in _TIMES:
+            raise _Refused(f"its history is of {history.column}, which is no time")
+        column = F.col(history.column)
+        newest = rows.agg(F.unix_millis(F.max(column).cast("timestamp"))).first()
+        if newest is None or newest[0] is None:
             return rows
-        return rows.where(F.col(history.column) > newest - dt.timedelta(milliseconds=history.ms))
+        return rows.where(column > F.timestamp_millis(F.lit(newest[0] - history.ms)))
 
     def _split(self, rows: DataFrame) -> tuple[DataFrame, DataFrame]:
         """Rows to learn from and rows to judge by. The same row always falls on the same side, so

@@ -127,14 +127,19 @@ def test_rows_that_are_older_than_the_history_are_not_looked_at(
 def test_a_history_of_no_column_is_refused_and_one_that_is_none_is_an_error(
     spark: SparkSession,
 ) -> None:
-    heard: list[Event] = []
-    with scene(app(history="10 minutes of at"), spark, heard) as stage:
-        stage.tape("signals").add(A_ROWS)
-        stage.process()
-        assert not stage.train("baseline").is_published
-    [refused] = [event for event in heard if isinstance(event, ModelRefused)]
-    assert refused.reason == "its history is of at; its table has device, celsius"
-    for text in ("10 minutes", "long of at", "at"):
+    reasons = {
+        "at": "its history is of at; its table has device, celsius",
+        "celsius": "its history is of celsius, which is no time",
+    }
+    for column, reason in reasons.items():
+        heard: list[Event] = []
+        with scene(app(history=f"10 minutes of {column}"), spark, heard) as stage:
+            stage.tape("signals").add(A_ROWS)
+            stage.process()
+            assert not stage.train("baseline").is_published
+        [refused] = [event for event in heard if isinstance(event, ModelRefused)]
+        assert refused.reason == reason
+    for text in ("10 minutes", "long of at", "0 seconds of at", "at"):
         with pytest.raises(InvalidModel, match="cannot be trained") as refusal:
             app(history=text)
         assert refusal.value.found == f"history is {text!r}"
