@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from headwater.jvm.classes import EXPRESSIONS, java_class, module
+from headwater.jvm.classes import EXPRESSIONS, java_class, kept, module
 from headwater.jvm.jar import COPY
 from headwater.ledger.databases import Database
 from headwater.schemas import quoted
@@ -31,14 +31,8 @@ def copy_rows(rows: DataFrame, database: Database, statement: str) -> None:
 def copy_lines(rows: DataFrame) -> DataFrame:
     """The rows as the bytes of a line each."""
     schema = rows.schema
-    key = (id(rows.sparkSession.sparkContext._gateway), schema.json())
-    if key not in _lines:
-        _lines[key] = _line(schema)
-    return rows.select(_lines[key])
-
-
-_lines: dict[tuple[int, str], Column] = {}
-"""To make an expression takes a hundred calls of the JVM: one per columns, not per batch."""
+    line = kept(rows.sparkSession, ("line", schema.json()), lambda: _line(schema))
+    return rows.select(line)
 
 
 def _line(schema: StructType) -> Column:

@@ -268,10 +268,10 @@ class _Writer:
         # Spark's writer would do this later, and merge tasks behind the labels of their attempts.
         if tasks := self.database.most_tasks():
             frame = frame.coalesce(tasks)
-        attempts = Attempts(frame.sparkSession, uuid.uuid4().hex[:12])
-        rows = attempts.labelled(_plain(frame), STAGED_ATTEMPT)
-        self.dialect.load(rows, self.database, staging)
-        return attempts.successful()
+        with Attempts.of_a_job(frame.sparkSession, STAGED_ATTEMPT) as attempts:
+            rows = attempts.labelled(_plain(frame))
+            self.dialect.load(rows, self.database, staging)
+            return attempts.successful()
 
     def _merge(
         self, session: Session, columns: list[str], staging: str, attempts: list[str]

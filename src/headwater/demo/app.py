@@ -116,7 +116,7 @@ def anomalies(scored: DataFrame) -> DataFrame:
 demo.source("found", kafka(ANOMALIES), schema=ANOMALY, event_time="arrived")
 
 
-@demo.table(into=postgres(ALERTS), trigger="2 seconds")
+@demo.table(into=postgres(ALERTS), trigger="1 second")
 def alerts(found: DataFrame) -> DataFrame:
     """The same for those who ask later, read from the topic: readings are scored once."""
     return found

@@ -2,15 +2,28 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Hashable
+from typing import TYPE_CHECKING, Any, TypeVar
+from weakref import WeakKeyDictionary
 
 if TYPE_CHECKING:
+    from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
 EXPRESSIONS = "org.apache.spark.sql.catalyst.expressions."
 LOGICAL = "org.apache.spark.sql.catalyst.plans.logical."
 TYPES = "org.apache.spark.sql.types."
-_modules: dict[tuple[int, str], Any] = {}
+_kept: WeakKeyDictionary[SparkContext, dict[Hashable, Any]] = WeakKeyDictionary()
+_Kept = TypeVar("_Kept")
+
+
+def kept(spark: SparkSession, key: Hashable, make: Callable[[], _Kept]) -> _Kept:
+    """What is made once per application of Spark: some objects take a hundred calls of the JVM."""
+    mine = _kept.setdefault(spark.sparkContext, {})
+    if key not in mine:
+        mine[key] = make()
+    found: _Kept = mine[key]
+    return found
 
 
 def java_class(spark: SparkSession, name: str) -> Any:
@@ -22,11 +35,8 @@ def java_class(spark: SparkSession, name: str) -> Any:
 
 
 def module(spark: SparkSession, name: str) -> Any:
-    """A Scala object; remembered, because it lives as long as its JVM."""
-    key = (id(spark.sparkContext._gateway), name)
-    if key not in _modules:
-        _modules[key] = getattr(java_class(spark, f"{name}$"), "MODULE$")
-    return _modules[key]
+    """A Scala object."""
+    return kept(spark, name, lambda: getattr(java_class(spark, f"{name}$"), "MODULE$"))
 
 
 def sequence(spark: SparkSession, elements: list[Any]) -> Any:

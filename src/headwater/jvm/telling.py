@@ -8,12 +8,15 @@ results; a task that ran twice tells the same rows under the same numbers, which
 
 from __future__ import annotations
 
+import contextlib
 import json
 import threading
+import uuid
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from headwater.jvm.classes import EXPRESSIONS, TYPES, java_class, module
+from headwater.jvm.classes import EXPRESSIONS, TYPES, java_class, kept, module
 from headwater.jvm.jar import AGES, HANDED, LAGS, TOLD
 
 if TYPE_CHECKING:
@@ -181,25 +184,36 @@ class Attempts:
     result of one of them, and what that one told.
     """
 
-    def __init__(self, spark: SparkSession, job: str) -> None:
-        self._spark = spark
-        self._job = job
-        context: Any = spark.sparkContext._jsc
-        self._java = context.sc().collectionAccumulator()
-        self._counter = Counter(spark)
-
-    def labelled(self, frame: DataFrame, column: str) -> DataFrame:
-        """The rows with the attempt that hands them over."""
+    def __init__(self, spark: SparkSession, column: str) -> None:
         from pyspark.sql import functions as F
 
+        context: Any = spark.sparkContext._jsc
+        self._java = context.sc().collectionAccumulator()
+        self._column = column
         # The partition's number keeps Spark from moving the label into an earlier stage.
-        attempt = F.format_string(
-            f"{self._job}-%d-%d", F.spark_partition_id(), _task_attempt(self._spark)
+        self._attempt = F.format_string(
+            f"{uuid.uuid4().hex[:12]}-%d-%d", F.spark_partition_id(), _task_attempt(spark)
         )
-        is_first = self._counter.in_task() == 1
-        told = F.when(is_first, _told(self._spark, self._java, F.col(column))).otherwise(False)
-        is_told = self._counter.counted(F.lit(1)) | told
-        return frame.withColumn(column, attempt).where(~is_told)
+        counter = Counter(spark)
+        told = _told(spark, self._java, F.col(column))
+        is_first_told = F.when(counter.in_task() == 1, told).otherwise(False)
+        self._is_handed_over = ~(counter.counted(F.lit(1)) | is_first_told)
+
+    @classmethod
+    @contextlib.contextmanager
+    def of_a_job(cls, spark: SparkSession, column: str) -> Iterator[Attempts]:
+        """For one job, whose rows have their attempt in this column. They are made for as many
+        jobs as run at once, and not for every batch; after a failure its tasks may still tell."""
+        idle = kept(spark, ("attempts", column), lambda: list[Attempts]())
+        attempts = idle.pop() if idle else cls(spark, column)
+        attempts._java.reset()
+        yield attempts
+        idle.append(attempts)
+
+    def labelled(self, frame: DataFrame) -> DataFrame:
+        """The rows with the attempt that hands them over, whose number is unique in an
+        application of Spark."""
+        return frame.withColumn(self._column, self._attempt).where(self._is_handed_over)
 
     def successful(self) -> list[str]:
         """The attempts that count, once the job has ended; those without rows say nothing."""

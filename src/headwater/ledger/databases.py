@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from headwater.jvm.classes import java_class
+from headwater.jvm.classes import java_class, kept
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -48,6 +48,10 @@ class Database:
                 connection.close()
 
     def java_options(self) -> Any:
+        key = ("jdbc", tuple(self.options.items()))
+        return kept(self.spark, key, self._make_java_options)
+
+    def _make_java_options(self) -> Any:
         given = java_class(self.spark, "java.util.HashMap")()
         # Spark's options name a table, also where only a connection is wanted.
         for name, value in {"dbtable": LEDGER, **self.options}.items():
