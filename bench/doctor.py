@@ -407,7 +407,7 @@ def _topic(place: Place, records: dict[int, int]) -> str:
 def _heavy(rows: DataFrame) -> DataFrame:
     """Work for a core, inside the JVM."""
     digest = F.col("value").cast("string")
-    for _ in range(30):
+    for _ in range(80):
         digest = F.sha2(digest, 512)
     return rows.select(digest.alias("digest"))
 
