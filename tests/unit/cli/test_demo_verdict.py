@@ -60,14 +60,22 @@ def test_without_a_retraining_it_ends_all_the_same() -> None:
     assert is_over_at(length, clock, 301)
 
 
-def alerts(latency_ms: int) -> BatchCompleted:
+def alerts(*latencies_ms: int) -> BatchCompleted:
     at = "2026-01-01T12:00:00.000Z"
-    return BatchCompleted("alerts", 1, at, 10, 1.0, 2.0, 100, latency_rows={latency_ms: 10})
+    rows = dict.fromkeys(latencies_ms, 10)
+    return BatchCompleted("alerts", 1, at, 10, 1.0, 2.0, 100, latency_rows=rows)
 
 
-def test_delays_count_from_the_first_retraining_on(capsys: pytest.CaptureFixture[str]) -> None:
-    delays = Delays()
-    for event in (published(1), alerts(9000), published(2), alerts(2000), published(3)):
+def test_delays_are_of_readings_after_the_first_retraining(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    clock = Clock()
+    delays = Delays(clock)
+    for event in (published(1), alerts(9000), published(2)):
+        delays.hear(event)
+    clock.now_s += 3
+    # Those of 4 s arrived a second before the retraining.
+    for event in (alerts(2000, 4000), published(3)):
         delays.hear(event)
     delays.tell()
     assert "p50 2.0 s, p99 2.0 s" in capsys.readouterr().out
