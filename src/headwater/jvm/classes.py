@@ -1,4 +1,5 @@
-"""Classes of the JVM by name. `jvm.org.apache…` asks the JVM once per dot; these ask nothing."""
+"""Classes of the JVM by name, and objects of it that are made once. `jvm.org.apache…` asks the JVM
+once per dot; these ask nothing."""
 
 from __future__ import annotations
 
@@ -20,9 +21,8 @@ _Kept = TypeVar("_Kept")
 def kept(spark: SparkSession, key: Hashable, make: Callable[[], _Kept]) -> _Kept:
     """What is made once per application of Spark: some objects take a hundred calls of the JVM."""
     mine = _kept.setdefault(spark.sparkContext, {})
-    if key not in mine:
-        mine[key] = make()
-    found: _Kept = mine[key]
+    # Of two threads that make it at once, both take the one that is kept.
+    found: _Kept = mine[key] if key in mine else mine.setdefault(key, make())
     return found
 
 
